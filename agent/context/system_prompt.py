@@ -30,12 +30,14 @@ _OMITTED = "…\n"
 class SystemPrompt:
     """Text of the system prompt, with a notice for each file that was cut or left out.
 
-    `instructions` is the part of the text that the project contributed.
+    `instructions` is the part of the text that the project contributed, `place` the sentence about
+    relative paths.
     """
 
     text: str
     notices: tuple[str, ...] = ()
     instructions: str = ""
+    place: str = ""
 
 
 class Workspace:
@@ -65,24 +67,25 @@ class Workspace:
     def _profile(self) -> Path:
         return self.folder / "USER.md"
 
-    def system_prompt(
+    def system_prompt(  # noqa: PLR0913 - the facts of one prompt
         self,
         memory: Path,
         root: Path,
         *,
         owner: bool,
+        start_folder: Path | None = None,
         persona: str | None = None,
         memory_text: str | None = None,
         environment: str = "",
     ) -> SystemPrompt:
         """Return the system prompt.
 
-        `memory` is the memory file of the speaker and `root` the base of relative paths; `owner` is
-        True for the owner in a private chat. `memory_text` is the result of `memory_snapshot` at
-        the start of the session; without it, the file is read. `persona` is the style in this chat:
-        a text, or a file of the workspace if it ends in `.md`. `environment` is the result of
-        `describe_environment`. In a project, the prompt includes a section on coding. Files that
-        are not filled in are omitted.
+        `memory` is the memory file of the speaker and `root` the folder of the work; relative paths
+        start in `start_folder`, by default `root`. `owner` is True for the owner in a private chat.
+        `memory_text` is the result of `memory_snapshot` at the start of the session; without it,
+        the file is read. `persona` is the style in this chat: a text, or a file of the workspace if
+        it ends in `.md`. `environment` is the result of `describe_environment`. In a project, the
+        prompt includes a section on coding. Files that are not filled in are omitted.
         """
         names = _FILES if owner else _SHARED
         notices: list[str] = []
@@ -98,13 +101,14 @@ class Workspace:
             texts += [render_prompt("persona", persona=text) for text in persona_texts]
         if self.is_project(root):
             texts.append(load_prompt("code"))
-        instructions = self._instructions.read(root)
+        instructions = self._instructions.read(start_folder or root)
         if instructions.text:
             texts.append(instructions.text)
             notices += instructions.notices
-        text = render_prompt("system", files="\n\n".join(texts), root=root).strip()
+        place = _describe_place(root, start_folder)
+        text = render_prompt("system", files="\n\n".join(texts), place=place).strip()
         prompt = f"{text}\n\n{environment}".strip()
-        return SystemPrompt(prompt, tuple(notices), instructions.text)
+        return SystemPrompt(prompt, tuple(notices), instructions.text, place)
 
     def is_project(self, root: Path) -> bool:
         """Return whether `root` is in a project folder, or the workspace itself is a project."""
@@ -124,7 +128,13 @@ class Workspace:
         read = self._read(memory)
         return read.newest or read.text
 
-    def taint(self, memory: Path, root: Path, persona: str | None = None) -> frozenset[Taint]:
+    def taint(
+        self,
+        memory: Path,
+        root: Path,
+        persona: str | None = None,
+        start_folder: Path | None = None,
+    ) -> frozenset[Taint]:
         """Return the taint that the prompt adds to a conversation; omitted files add none."""
         taint = PRIVATE if self.is_personal(memory) else NOTHING
         strange = False
@@ -135,7 +145,7 @@ class Workspace:
         # All content of other folders is untrusted, including file names.
         strange |= not self.origin.is_own(root)
         taint |= UNTRUSTED if strange else NOTHING
-        return taint | self._instructions.read(root).taint
+        return taint | self._instructions.read(start_folder or root).taint
 
     def is_personal(self, memory: Path) -> bool:
         """Return whether the prompt contains facts about a person.
@@ -203,6 +213,12 @@ class Workspace:
                 return True
             place += f"{name}/"
         return False
+
+
+def _describe_place(root: Path, start_folder: Path | None) -> str:
+    if start_folder is None or start_folder == root:
+        return render_prompt("place", root=root)
+    return render_prompt("place_in_project", root=root, folder=start_folder)
 
 
 def _memory_notice(memory: Path) -> str:

@@ -87,7 +87,7 @@ class WorkspaceTaint:
 
 def workspace_taint(workspace: Workspace, audience: PromptAudience) -> frozenset[Taint]:
     """Return the taint of the files in the prompt for this audience."""
-    taint = workspace.taint(audience.memory, audience.root, audience.persona)
+    taint = workspace.taint(audience.memory, audience.root, audience.persona, audience.start_folder)
     return taint | taint_of(audience.root) if audience.owner else taint
 
 
@@ -115,7 +115,7 @@ class ProjectNews:
         if draft.is_resumed or not draft.describes_project:
             return
         if self.agent.workspace.is_project(root):
-            here = ProjectSession(draft.session, root, draft.upto)
+            here = ProjectSession(draft.session, root, draft.upto, draft.audience.start_folder)
             draft.message = await self.agent.projects.with_news(
                 here, draft.message, draft.earlier_messages
             )

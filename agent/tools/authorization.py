@@ -168,7 +168,14 @@ class Authorizer:
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
     ) -> Decision:
         """Return the policy's decision, made stricter by the session's taint."""
-        request = plan.request(tool, args, context.workspace, self.exposure.taint, context.places)
+        request = plan.request(
+            tool,
+            args,
+            context.workspace,
+            self.exposure.taint,
+            context.places,
+            context.base,
+        )
         decision = self.policy.decide(request)
         if decision == FULL_ACCESS:
             return decision

@@ -172,18 +172,19 @@ class EndedCommand(Protocol):
 class ToolEnvironment:
     """Environment of the tools of a turn: made once for a turn and read by each call.
 
-    `workspace` is the real path where relative paths start; `identity` detects whether it is still
-    the same folder. `memory` is the long-term memory file of the speaker. `owner`: the owner talks
-    and no other person reads along; only then are other people's memories shown. `recording`
-    records changes of files. `spawn` starts sub-agents, None where they are not allowed. `recall`
-    searches earlier messages of the speaker, and `recall_around` reads the messages around a hit;
-    None without a record. `similarity` is None without embeddings. `send` sends files to the
-    person; None where the channel cannot. `schedule` manages the person's jobs; None without a
-    scheduler. `places` are the owner's own folders; if there are none, the workspace is one.
-    `on_command_end` is called with background commands that end, and notifies the conversation.
-    `deps` are dependencies of the program for its tools; `agent` is the name of the agent.
-    `elicit` asks the person for a server, None where no person can be asked. `meter` counts the
-    cost of a tool's own requests. `editor` shows files to the person.
+    `workspace` is the real path of the folder that tools may change; `identity` detects whether it
+    is still the same folder. Commands and relative paths start in `start_folder`, a folder inside
+    it; None for the workspace itself. `memory` is the long-term memory file of the speaker.
+    `owner`: the owner talks and no other person reads along; only then are other people's memories
+    shown. `recording` records changes of files. `spawn` starts sub-agents, None where they are not
+    allowed. `recall` searches earlier messages of the speaker, and `recall_around` reads the
+    messages around a hit; None without a record. `similarity` is None without embeddings. `send`
+    sends files to the person; None where the channel cannot. `schedule` manages the person's jobs;
+    None without a scheduler. `places` are the owner's own folders; if there are none, the workspace
+    is one. `on_command_end` is called with background commands that end, and notifies the
+    conversation. `deps` are dependencies of the program for its tools; `agent` is the name of the
+    agent. `elicit` asks the person for a server, None where no person can be asked. `meter` counts
+    the cost of a tool's own requests. `editor` shows files to the person.
     """
 
     session: str
@@ -191,6 +192,7 @@ class ToolEnvironment:
     memory: Path
     owner: bool = False
     identity: FolderIdentity | None = None
+    start_folder: Path | None = None
     recording: RecorderFactory = field(default_factory=RecorderFactory)
     spawn: Spawn | None = None
     recall: Recall | None = None
@@ -205,6 +207,11 @@ class ToolEnvironment:
     elicit: ElicitInCall | None = None
     meter: UsageMeter | None = None
     editor: EditorFiles | None = None
+
+    @property
+    def base(self) -> Path:
+        """Folder where commands and relative paths start."""
+        return self.start_folder or self.workspace
 
     @property
     def origin(self) -> TrustedOrigins:
@@ -224,6 +231,7 @@ class ToolEnvironment:
             memory=self.memory,
             owner=self.owner,
             identity=self.identity,
+            start_folder=self.start_folder,
             recording=recording,
             similarity=self.similarity,
             send=send,
@@ -273,6 +281,10 @@ class CallContext:
     @property
     def workspace(self) -> Path:
         return self.environment.workspace
+
+    @property
+    def base(self) -> Path:
+        return self.environment.base
 
     @property
     def memory(self) -> Path:
@@ -357,6 +369,7 @@ class EffectPlan(VisibleEffects):
         workspace: Path,
         taint: frozenset[Taint] = frozenset(),
         origin: TrustedOrigins | None = None,
+        start_folder: Path | None = None,
     ) -> ToolRequest:
         """Return the request for the policy; without `origin` the workspace counts as personal."""
         creates_files = bool(self.creates or self.command)
@@ -371,6 +384,7 @@ class EffectPlan(VisibleEffects):
             creates=self.creates,
             command=self.command,
             folder=self.folder,
+            start_folder=start_folder,
             hosts=self.hosts,
             sends=self.sends,
             read_only=self.read_only,

@@ -380,7 +380,7 @@ def _origin_taint(
         paths.append(plan.folder)
     path = args.get("path")
     if isinstance(path, str) and "\0" not in path:
-        paths.append(context.workspace / path)
+        paths.append(context.base / path)
     return NOTHING if all(map(context.origin.is_own, paths)) else UNTRUSTED
 
 

@@ -16,7 +16,10 @@ from agent.turn.request import AgentServices
 
 @frozen
 class PromptAudience:
-    """Speaker and place of a prompt, as in `TurnRequest`; `model` None is the default model."""
+    """Speaker and place of a prompt, as in `TurnRequest`; `model` None is the default model.
+
+    Relative paths start in `start_folder`, a folder inside of `root`; None for `root` itself.
+    """
 
     memory: Path
     root: Path
@@ -24,6 +27,11 @@ class PromptAudience:
     model: str | None = None
     persona: str | None = None
     agent: str | None = None
+    start_folder: Path | None = None
+
+    @property
+    def base(self) -> Path:
+        return self.start_folder or self.root
 
 
 def environment_of(
@@ -62,7 +70,7 @@ def tokens_of(
     agent: AgentServices, speaking: PromptAudience, conversation: Conversation, room: ContextBudget
 ) -> int:
     """Return the tokens of a conversation in a request, without evicted files."""
-    focus = FileFocus(agent.toolbox, speaking.root)
+    focus = FileFocus(agent.toolbox, speaking.base)
     messages = focus.fit(conversation.messages, room.focus_tokens).messages
     return replace(conversation, messages=list(messages)).tokens
 
@@ -73,6 +81,7 @@ def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBu
     prompt = agent.workspace.system_prompt(
         speaking.memory,
         speaking.root,
+        start_folder=speaking.start_folder,
         owner=speaking.owner,
         persona=speaking.persona,
         environment=environment_of(agent, agent.toolbox, speaking.root),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.context.system_prompt import SystemPrompt, Workspace
@@ -59,10 +58,10 @@ class PersonaPrompt:
     toolbox: ToolRegistry
     alone: bool = True
 
-    def system(self, workspace: SystemPrompt, root: Path, environment: str = "") -> str:
+    def system(self, workspace: SystemPrompt, environment: str = "") -> str:
         if self.alone:
             files = "\n\n".join(filter(None, [self.prompt, workspace.instructions]))
-            text = render_prompt("system", files=files, root=root).strip()
+            text = render_prompt("system", files=files, place=workspace.place).strip()
             return f"{text}\n\n{environment}".strip()
         return f"{workspace.text}\n\n{self.prompt}".strip()
 

@@ -204,6 +204,7 @@ class AgentTurn:
         prompt = agent.workspace.system_prompt(
             here.memory,
             here.workspace,
+            start_folder=here.start_folder,
             owner=here.owner,
             persona=task.persona,
             memory_text=task.memory_text,
@@ -211,7 +212,7 @@ class AgentTurn:
         )
         text = prompt.text
         if task.character is not None:
-            text = task.character.system(prompt, here.workspace, environment)
+            text = task.character.system(prompt, environment)
         await self._outlet.emit(
             events.SessionStart(here.session, opened.provider.name, opened.model)
         )
@@ -322,7 +323,7 @@ class AgentTurn:
 
     @cached_property
     def _focus(self) -> FileFocus:
-        return FileFocus(self._toolbox, self._task.environment.workspace)
+        return FileFocus(self._toolbox, self._task.environment.base)
 
     def _edited_files(self, call: ModelCallConfig) -> EditedFiles:
         """Return a reader of edited files that may run after the turn and never asks people."""

@@ -107,7 +107,7 @@ class ToolExecutor:
         self.handoff: str | None = None
         self._runner = runner
         self._environment = environment
-        self._focus = FileFocus(runner.toolbox, environment.workspace)
+        self._focus = FileFocus(runner.toolbox, environment.base)
         self._progress = progress
         self._outlet = outlet
         self._recovered_results = recovered_results

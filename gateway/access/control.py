@@ -127,7 +127,7 @@ class AccessControl:
         return user_inbox_dir(workspace, self.memory(workspace, message))
 
     def folder(self, workspace: Path, message: InboundMessage) -> Path:
-        """Return the folder where relative paths start.
+        """Return the folder of the work.
 
         The console may choose another folder than the workspace, and the configuration may set one
         for a chat.
@@ -136,6 +136,13 @@ class AccessControl:
             # Links are not resolved again: the client did that when the person chose the folder.
             return Path(os.path.abspath(message.options.cwd))
         return self.chat_settings.of(message.route).folder or workspace
+
+    def start_folder(self, workspace: Path, message: InboundMessage) -> Path | None:
+        """Return the folder inside `folder` where relative paths start; None for `folder`."""
+        if message.channel != CONSOLE or message.options.start_folder is None:
+            return None
+        start_folder = Path(os.path.abspath(message.options.start_folder))
+        return start_folder if self.folder(workspace, message) in start_folder.parents else None
 
     def _is_known(self, message: InboundMessage) -> bool:
         """Return whether the sender is listed by id, paired, or a valid access token."""

@@ -1,14 +1,18 @@
-"""Trust in a folder: its configuration is stored, its files count as the owner's own."""
+"""Folder that a person works in, and trust in folders."""
 
 import argparse
 import json
+import os
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
+from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.file_marks import unmark
 from agent.text.visible import escape_invisible, escape_line
@@ -30,6 +34,7 @@ from gateway.config.json_files.document import read_object, read_text
 from gateway.config.json_files.jsonc import read
 from gateway.config.references import read_secrets
 from gateway.config.secret_keys import shortened
+from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import origin_of
 
@@ -121,29 +126,120 @@ def _render(path: Path, raw: bytes | None) -> str:
     return "\n".join(line.text for line in visible_lines(text))
 
 
-def start_folder(settings: Settings, home: DataDir) -> Path | None:
-    """Return the root of the repository around the current folder, or the current folder.
+@frozen
+class WorkingPlace:
+    """Folder where a person is, and the workspace around it.
+
+    `untrusted_repository` is the root of the repository around `folder` where the workspace is
+    only `folder`, because the person has not trusted the repository.
+    """
+
+    workspace: Path
+    folder: Path
+    untrusted_repository: Path | None = None
+
+    @property
+    def remark(self) -> str:
+        """Warning about a workspace without its repository, or ''."""
+        if self.untrusted_repository is None:
+            return ""
+        root = escape_line(str(self.untrusted_repository))
+        return t(
+            "I work in this folder alone, without git: its repository {root} isn't trusted. "
+            "To work in the whole repository: {command}",
+            root=root,
+            command=f"kore trust {shlex.quote(root)}",
+        )
+
+    def apply(self, options: MessageOptions) -> MessageOptions:
+        start_folder = None if self.folder == self.workspace else str(self.folder)
+        return replace(options, cwd=str(self.workspace), start_folder=start_folder)
+
+
+def choose_place(
+    args: argparse.Namespace, settings: Settings, home: DataDir, *, may_ask: bool = True
+) -> tuple[WorkingPlace | None, Settings]:
+    """Return the place of `--cwd` or of the current folder, and the settings after a question.
+
+    The place is None without a project. In a terminal, a person is asked once whether to trust it.
+    Raises `ConfigError`.
+    """
+    chosen_folder = None if args.cwd is None else existing_folder(args.cwd)
+    place = find_place(settings, home, chosen_folder)
+    if place is None:
+        return None, settings
+    is_wider = place.workspace != place.folder
+    if may_ask and (chosen_folder is None or is_wider):
+        settings = with_trust(args, settings, home, place.workspace)
+    return limit_to_trust(place, settings, is_chosen=chosen_folder is not None), settings
+
+
+def limit_to_trust(place: WorkingPlace, settings: Settings, *, is_chosen: bool) -> WorkingPlace:
+    """Return the place without the repository where that would exceed the person's trust.
+
+    A person who trusted the folder, or chose it explicitly, did not mean the folders around it.
+    """
+    origin = origin_of(settings)
+    if place.workspace == place.folder or origin.is_own(place.workspace):
+        return place
+    if is_chosen or origin.is_own(place.folder):
+        return WorkingPlace(place.folder, place.folder, place.workspace)
+    return place
+
+
+def existing_folder(path: Path) -> Path:
+    """Return the real folder of `--cwd`. Raises `ConfigError`."""
+    folder = current_folder() / path.expanduser()
+    if not folder.is_dir():
+        raise ConfigError(t("--cwd {folder}: no such folder", folder=path))
+    return folder.resolve()
+
+
+def find_place(
+    settings: Settings, home: DataDir, chosen_folder: Path | None = None
+) -> WorkingPlace | None:
+    """Return the chosen or the current folder with the repository around it as workspace.
 
     Returns None without a project: in the home folder, in `/`, in Kore's own folder, in the
-    workspace, and in any parent of these.
+    workspace, and in any parent of these, unless the folder was chosen.
     """
-    if settings.agent.start_in == "workspace":
+    if chosen_folder is None and settings.agent.start_in == "workspace":
         return None
-    current, user_home = current_folder().resolve(), Path.home().resolve()
+    folder = chosen_folder or current_folder().resolve()
     own_folders = (home.root.resolve(), settings.agent.workspace.resolve())
-    if any(current.is_relative_to(folder) for folder in own_folders):
+    outer_folders = (Path.home().resolve(), *own_folders)
+    root = None
+    if not any(folder.is_relative_to(own_folder) for own_folder in own_folders):
+        root = _repository_around(folder, outer_folders)
+    elif chosen_folder is None:
         return None
-    # A repository around the home folder or Kore's folder, such as a dotfiles repository, does not
-    # count as a project.
-    candidates = [
-        parent
-        for parent in (current, *current.parents)
-        if not _contains_any(parent, (user_home, *own_folders))
-    ]
-    top = next((path for path in candidates if (path / ".git").exists()), None)
-    if top is None and candidates and not _is_world_writable(current):
-        return current
-    return top
+    if root is not None:
+        return WorkingPlace(root, folder)
+    is_project = not _contains_any(folder, outer_folders) and not _is_world_writable(folder)
+    return WorkingPlace(folder, folder) if chosen_folder is not None or is_project else None
+
+
+def _repository_around(folder: Path, outer_folders: Sequence[Path]) -> Path | None:
+    """Return the root of the repository around the folder, or None.
+
+    A repository around the home folder or Kore's folder, such as a dotfiles repository, does not
+    count, and neither does one that another user could have put around the folder.
+    """
+    for parent in (folder, *folder.parents):
+        if _contains_any(parent, outer_folders):
+            return None
+        if (parent / ".git").exists():
+            return parent if parent == folder or _is_from_person(parent, folder) else None
+    return None
+
+
+def _is_from_person(root: Path, folder: Path) -> bool:
+    """Return whether only this user, or as root the owner of the folder, made the repository."""
+    owners = {os.geteuid()}
+    if os.geteuid() == 0:
+        owners.add(folder.stat().st_uid)
+    entries = (root.lstat(), (root / ".git").lstat())
+    return not _is_world_writable(root) and all(entry.st_uid in owners for entry in entries)
 
 
 def _contains_any(folder: Path, places: Sequence[Path]) -> bool:

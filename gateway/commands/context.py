@@ -29,7 +29,7 @@ async def answer_context(call: CommandCall) -> str:
     audience = with_model(audience, call.message, session_model, services.agent.models)
     usage = measure_context(services.agent, audience)
     memory = services.agent.workspace.text_of(audience.memory)
-    focus = FileFocus(services.agent.toolbox, audience.root)
+    focus = FileFocus(services.agent.toolbox, audience.base)
     focused = focus.replay(window.messages, usage.focus_tokens)
     conversation = replace(window.conversation, messages=list(focused.messages))
     segments = parts(usage, conversation, memory)

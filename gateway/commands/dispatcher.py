@@ -112,7 +112,7 @@ class CommandCall:
 
     @property
     def folder(self) -> Path:
-        """Folder where relative paths of this chat start."""
+        """Folder that this chat works in."""
         return self.services.access.folder(self.services.agent.workspace.folder, self.message)
 
     def begun_session(self, tx: Transaction) -> str:

@@ -46,6 +46,7 @@ class UndoService:
                 self.root,
                 services.permissions.memory(message),
                 owner=services.access.is_private_owner(message),
+                start_folder=services.access.start_folder(self.root, message),
             ),
             lambda text, stream: None,
         )

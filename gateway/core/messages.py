@@ -90,7 +90,7 @@ class Media:
 
 _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("thinking", "auto", "unattended", "by_model"), (bool,)),
-    **dict.fromkeys(("model", "mode", "cwd", "session", "full_access"), (str,)),
+    **dict.fromkeys(("model", "mode", "cwd", "start_folder", "session", "full_access"), (str,)),
     **dict.fromkeys(("agent", "project"), (dict,)),
     "max_iterations": (int,),
     "max_cost_usd": (int, float),
@@ -103,9 +103,10 @@ class MessageOptions:
 
     The choices of a terminal's sender: `model`, `thinking`, `auto` (ask nothing), `mode`, the tools
     to allow or not, `unattended` (no one can be asked), `agent` (the agent definition to use),
-    `cwd`, and limits. Data that the terminal sends along: `project` (news of the folder) and `run`
-    (commands that the person ran). Only the console's options count. `full_access` is the token of
-    the process that gave it: to any other process it is worth nothing.
+    `cwd`, `start_folder` (the folder inside `cwd` where relative paths start), and limits. Data
+    that the terminal sends along: `project` (news of the folder) and `run` (commands that the
+    person ran). Only the console's options count. `full_access` is the token of the process that
+    gave it: to any other process it is worth nothing.
 
     Added by Kore to a job or to a report: the `session` it belongs to, its `taint`, whether the
     model has written a job (`by_model`), and the other `speakers` of a report.
@@ -121,6 +122,7 @@ class MessageOptions:
     unattended: bool = False
     agent: Mapping[str, Any] | None = None
     cwd: str | None = None
+    start_folder: str | None = None
     max_iterations: int | None = None
     max_cost_usd: float | None = None
     project: Mapping[str, Any] | None = None

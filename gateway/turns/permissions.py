@@ -189,6 +189,7 @@ class TurnPermissions:
             model=chat.model,
             persona=chat.persona,
             agent=chat.agent or self.default_agent,
+            start_folder=self.access.start_folder(self.workspace, message),
         )
 
     def memory(self, message: InboundMessage) -> Path:
@@ -198,7 +199,7 @@ class TurnPermissions:
         return self.access.inbox(self.workspace, message)
 
     def working_dir(self, message: InboundMessage) -> Path:
-        """Return the base of relative paths."""
+        """Return the folder of the work."""
         return self.access.folder(self.workspace, message)
 
 

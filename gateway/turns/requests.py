@@ -161,6 +161,7 @@ class TurnRequests:
             memory=audience.memory,
             owner=audience.owner,
             identity=draft.folder,
+            start_folder=audience.start_folder,
             recording=RecorderFactory(self._agent.changes, claim.turn),
             recall=past,
             recall_around=past.around,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -120,7 +121,7 @@ class DraftDiagnostics:
         findings += await asyncio.to_thread(_syntax_errors, unserved_drafts)
         # A diagnostic of one file may quote any other: a type, a name.
         marked = bool(findings) and await asyncio.to_thread(is_marked, root)
-        return NewErrors(len(findings), _listing(findings, root), marked)
+        return NewErrors(len(findings), _listing(findings, root, call.base), marked)
 
     async def after_write(self, drafts: Sequence[Draft]) -> None:
         """Synchronize running servers with the disk after a write."""
@@ -277,13 +278,13 @@ def _kind_of_change(draft: Draft) -> Change:
     return "created" if draft.before is None else "changed"
 
 
-def _display_path(path: Path, root: Path) -> str:
-    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+def _display_path(path: Path, root: Path, base: Path) -> str:
+    return os.path.relpath(path, base) if path.is_relative_to(root) else str(path)
 
 
-def _listing(findings: Sequence[_Finding], root: Path) -> str:
+def _listing(findings: Sequence[_Finding], root: Path, base: Path) -> str:
     lines = [
-        f"{_display_path(finding.path, root)}:{finding.diagnostic}"
+        f"{_display_path(finding.path, root, base)}:{finding.diagnostic}"
         for finding in findings[:_MAX_SHOWN]
     ]
     if len(findings) > _MAX_SHOWN:

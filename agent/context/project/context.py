@@ -63,7 +63,8 @@ _MAX_CHANGES = 30
 class ProjectContext:
     """Project context of a session.
 
-    `root` is the folder, or None without a project. `focus` are files and folders, most important
+    `root` is the folder, or None without a project; `start_folder` is the folder inside it where
+    relative paths start, if it is another one. `focus` are files and folders, most important
     first, whose text may use `limit` tokens in total. `clean` removes secrets, `remark` is for the
     person, `origin` identifies the owner's places, and `sandbox` returns the sandbox for git.
     """
@@ -76,6 +77,7 @@ class ProjectContext:
     remark: str = ""
     origin: TrustedOrigins = field(default_factory=TrustedOrigins)
     sandbox: Callable[[], Sandbox | None] = lambda: None
+    start_folder: Path | None = None
     _reported: dict[str, str] = field(default_factory=dict)
     _listings: dict[Path, FolderTree] = field(default_factory=dict)
     _files: dict[Path, tuple[tuple[int, int], PointedFile]] = field(default_factory=dict)
@@ -92,7 +94,7 @@ class ProjectContext:
         pointed = dict.fromkeys([*mentioned, *self.focus])
         # `Path.is_dir` raises an error if a parent folder is not accessible.
         folders = [path for path in pointed if os.path.isdir(path)]
-        for folder in folders if self.root is None else (self.root, *folders):
+        for folder in dict.fromkeys([*self._own_folders(), *folders]):
             listing = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), listing.text):
                 texts.append(self._describe_folder(folder, listing))
@@ -106,11 +108,10 @@ class ProjectContext:
             if text and self._is_new(str(path), text):
                 texts.append(text)
                 reported_paths.append(path)
-        if self.root is not None:
-            for path, text in self._beginnings(self.root, min(int(room), MAX_OVERVIEW_TOKENS)):
-                if self._is_new(str(path), text):
-                    texts.append(render_prompt("project_beginning", path=path, text=text))
-                    reported_paths.append(path)
+        for path, text in self._beginnings(min(int(room), MAX_OVERVIEW_TOKENS)):
+            if self._is_new(str(path), text):
+                texts.append(render_prompt("project_beginning", path=path, text=text))
+                reported_paths.append(path)
         if not texts:
             return None
         if any(map(self.origin.is_untrusted, reported_paths)):
@@ -162,11 +163,18 @@ class ProjectContext:
         state = describe_repository(folder, self.sandbox) if folder == self.root else ""
         return f"{text}\n{state}" if state else text
 
-    def _beginnings(self, root: Path, room: int) -> Iterator[tuple[Path, str]]:
-        """Yield the beginnings of README and configuration files within `room` tokens."""
+    def _own_folders(self) -> Sequence[Path]:
+        """Return the root of the project, and the folder where relative paths start."""
+        return [folder for folder in (self.root, self.start_folder) if folder is not None]
+
+    def _beginnings(self, room: int) -> Iterator[tuple[Path, str]]:
+        """Yield the beginnings of README and configuration files within `room` tokens.
+
+        Those of the folder where relative paths start come first.
+        """
         focus = set(self.focus)
-        for name in OVERVIEW_FILES:
-            path = root / name
+        folders = dict.fromkeys(reversed(self._own_folders()))
+        for path in (folder / name for folder in folders for name in OVERVIEW_FILES):
             if path in focus or path.is_symlink() or not path.is_file():
                 continue
             text = _beginning(self._read(path).text, min(room, _OVERVIEW_FILE_TOKENS))

@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
-from agent.security.taint.file_marks import FolderTimes, MarkLevel
+from agent.security.files.instruction_files import PROJECT_INSTRUCTIONS, linked_instructions
+from agent.security.taint.file_marks import FolderTimes, MarkLevel, mark_level
 from agent.security.taint.origin import (
     TrustedOrigins,
     is_in,
@@ -15,7 +17,7 @@ from agent.security.taint.origin import (
     lies_in,
     unconfirmed_notice,
 )
-from agent.security.taint.prompt_file import MAX_CHARS, PromptFiles
+from agent.security.taint.prompt_file import MAX_CHARS, PromptFiles, PromptText
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.types import Taint
 
@@ -65,7 +67,6 @@ def _is_hidden(name: Path) -> bool:
     return any(part[0] == "." and part not in _OPEN_FOLDERS for part in name.parts)
 
 
-NAMES = ("AGENTS.md", "CLAUDE.md")
 _MAX_ANCESTORS = 40
 
 
@@ -85,8 +86,9 @@ class Instructions:
     """Reader for project instructions; each file is read again only if it has changed.
 
     Files in the `workspace` are not private. Files outside of the owner's folders are from
-    untrusted sources: data that tools may read, but not instructions. Links are not followed, so
-    that they cannot expose other files.
+    untrusted sources: data that tools may read, but not instructions. A link is followed only to
+    another AGENTS.md or CLAUDE.md of the same project, so that it cannot expose other files, and
+    its text can only be changed where changes of instructions are judged as such.
     """
 
     def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
@@ -104,14 +106,18 @@ class Instructions:
         taint = NOTHING
         room = MAX_CHARS
         times: FolderTimes = {}
-        for folder in project_folders(root, Path(os.path.expanduser("~"))):
+        used_paths: set[Path] = set()
+        folders = project_folders(root, Path(os.path.expanduser("~")))
+        top = (_real_path(folders[-1]) if folders else None) or ""
+        for folder in folders:
             # Resolved once: if the folder later becomes a link, reading it fails.
             real = _real_path(folder)
             if real is None or not lies_in(real, self._origin.own):
                 continue
-            path, text, level = self._of(folder, real, notices, times)
-            if not text:
+            path, text, level = self._of(folder, Path(real), Path(top), notices, times)
+            if not text or path in used_paths:
                 continue
+            used_paths.add(path)
             if len(text) > room:
                 notices.append(
                     f"{path} does not fit: project instructions may have {MAX_CHARS:,} "
@@ -129,21 +135,32 @@ class Instructions:
         return InstructionFile("\n\n".join(reversed(texts)), taint, tuple(notices))
 
     def _of(
-        self, folder: Path, real: str, notices: list[str], times: FolderTimes
+        self, folder: Path, real: Path, top: Path, notices: list[str], times: FolderTimes
     ) -> tuple[Path, str, MarkLevel]:
-        for name in NAMES:
-            prompt_text = self._files.read(os.path.join(real, name), times)
+        for name in PROJECT_INSTRUCTIONS:
+            path, prompt_text = folder / name, self._files.read(str(real / name), times)
+            if not prompt_text.text:
+                path, prompt_text = self._linked(real / name, top, times)
             if not prompt_text.text:
                 continue
-            path = folder / name
             if not is_unconfirmed(path, self._workspace, prompt_text.level):
                 return (
                     path,
-                    with_imports(prompt_text.text, folder, self._read_import),
+                    with_imports(prompt_text.text, path.parent, self._read_import),
                     prompt_text.level,
                 )
             notices.append(unconfirmed_notice(path))
         return folder, "", "none"
+
+    def _linked(self, link: Path, top: Path, times: FolderTimes) -> tuple[Path, PromptText]:
+        """Return the instruction file of the project that a link leads to, and its text."""
+        target = linked_instructions(link, top)
+        if target is None or not lies_in(str(target.parent), self._origin.own):
+            return link, PromptText()
+        # Opened without following links: what is read is at the path that was checked.
+        prompt_text = self._files.read(str(target), times)
+        level = prompt_text.level if prompt_text.level != "none" else mark_level(link, times)
+        return target, replace(prompt_text, level=level)
 
     def _read_import(self, path: Path) -> str:
         """Return the text of an imported file that is as trusted as the importing file, else ''."""

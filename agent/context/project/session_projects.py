@@ -57,6 +57,7 @@ class ProjectSession:
     session: str
     root: Path
     upto: int
+    start_folder: Path | None = None
 
 
 class SessionProjects:
@@ -98,6 +99,7 @@ class SessionProjects:
         if project is None or is_new or last != here:
             project = ProjectContext(
                 here.root,
+                start_folder=here.start_folder,
                 shape=self.shape,
                 clean=self._clean,
                 origin=self._origin,

@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from pathlib import Path
 
 from agent.security.files.paths import normalize_filename
 
+# Instructions of a project, read in every folder; the first one counts.
+PROJECT_INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 PROMPT_FILES = frozenset(
-    {"identity.md", "agent.md", "soul.md", "user.md", "agents.md", "claude.md"}
+    {"identity.md", "agent.md", "soul.md", "user.md", *map(str.lower, PROJECT_INSTRUCTIONS)}
 )
 PROMPT_FOLDERS = frozenset({"memory", "skills", ".kore", ".claude", ".kode", ".agents"})
 # Configuration at any depth: files that programs execute when a person opens the folder, uses git
@@ -45,6 +48,7 @@ SELF_RUNNING = frozenset(
 # Turns that start without a request act on this file, and may change it.
 _HEARTBEAT = "heartbeat.md"
 _NAMES = PROMPT_FILES | PROMPT_FOLDERS
+_PROJECT_INSTRUCTIONS = frozenset(map(str.lower, PROJECT_INSTRUCTIONS))
 _PATTERN = frozenset("*?[{")
 
 
@@ -53,7 +57,31 @@ def is_instruction_file(path: str, root: str) -> bool:
     if path.removeprefix(root.rstrip("/") + "/") in SESSION_PLANS:
         return False
     first, single = _first(path, root)
-    return first in PROMPT_FOLDERS or (single and first in PROMPT_FILES) or _configures(path, root)
+    return (
+        first in PROMPT_FOLDERS
+        or (single and first in PROMPT_FILES)
+        or (bool(first) and is_project_instructions(os.path.basename(path)))
+        or _configures(path, root)
+    )
+
+
+def is_project_instructions(name: str) -> bool:
+    """Return whether a file of this name, at any depth, contains instructions of a project."""
+    return normalize_filename(name) in _PROJECT_INSTRUCTIONS
+
+
+def linked_instructions(link: Path, top: Path) -> Path | None:
+    """Return the real path of the AGENTS.md or CLAUDE.md below `top` that a link leads to, or None.
+
+    Open the path without following links: the link may change in the meantime.
+    """
+    if not link.is_symlink():
+        return None
+    try:
+        target = Path(os.path.realpath(link))
+    except OSError:
+        return None
+    return target if target.name in PROJECT_INSTRUCTIONS and target.is_relative_to(top) else None
 
 
 def is_self_running(path: str, root: str) -> bool:

@@ -53,23 +53,29 @@ KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
 def resolve_in_workspace(
-    path: str, workspace: Path, *, restrict: bool, blocked: Sequence[str] = ()
+    path: str,
+    workspace: Path,
+    *,
+    restrict: bool,
+    blocked: Sequence[str] = (),
+    start: Path | None = None,
 ) -> Path:
     """Return the real path of `path`, with links and `..` resolved; it need not exist.
 
-    Relative paths start at `workspace`, a real path that is not resolved again: if a link has
-    replaced it, the result is outside of it. With `restrict`, a path that ends outside the
-    workspace is rejected; a path that leaves it and returns is allowed. `blocked` contains
-    components, or sequences of them (`node_modules/.cache`), that no path may contain. A caller
-    that opens the result must not follow links (as in `agent.security.files.file_io`), or a swapped
-    folder redirects it.
+    Relative paths start at `start`, by default `workspace`, a real path that is not resolved again:
+    if a link has replaced it, the result is outside of it. With `restrict`, a path that ends
+    outside the workspace is rejected; a path that leaves it and returns is allowed. `blocked`
+    contains components, or sequences of them (`node_modules/.cache`), that no path may contain. A
+    caller that opens the result must not follow links (as in `agent.security.files.file_io`), or a
+    swapped folder redirects it.
 
     Raises ToolError with a message for the model.
     """
     root = Path(os.path.abspath(workspace))
-    unresolved = Path(os.path.normpath(root / _check_spelling(path, restrict)))
+    base = root if start is None else start
+    unresolved = Path(os.path.normpath(base / _check_spelling(path, restrict)))
     try:
-        real = Path(os.path.realpath(root / _check_spelling(path, restrict)))
+        real = Path(os.path.realpath(base / _check_spelling(path, restrict)))
         kind = _kind(real)
     except (OSError, ValueError) as exc:
         raise ToolError(f"The path {quote_path(path)} cannot be used: {_reason(exc)}.") from exc

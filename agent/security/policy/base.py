@@ -88,9 +88,10 @@ class ToolRequest:
     is a quotation from the person's words or from the untrusted source itself. `taint` is the
     current taint of the session. `read_only` means that no command could change the workspace.
     `outside_reason` is the model's reason to run outside of the existing sandbox, or None to run
-    inside; `network` are additional hosts beyond those of the settings. `traits` are None for an
-    unknown tool. `executables` are created files that may be run as programs; `foreign` means that
-    untrusted people may influence the workspace. `deletion` is the known deletion.
+    inside; `start_folder` is where relative paths start if not in the workspace. `network` are
+    additional hosts beyond those of the settings. `traits` are None for an unknown tool.
+    `executables` are created files that may be run as programs; `foreign` means that untrusted
+    people may influence the workspace. `deletion` is the known deletion.
     """
 
     tool: str
@@ -102,6 +103,7 @@ class ToolRequest:
     creates: tuple[Path, ...] = ()
     command: str | None = None
     folder: Path | None = None
+    start_folder: Path | None = None
     hosts: tuple[str, ...] = ()
     sends: str | None = None
     quoted: bool = False

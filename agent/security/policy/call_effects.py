@@ -134,7 +134,8 @@ def _named_path(request: ToolRequest) -> tuple[Path, ...]:
     path = request.arguments.get("path")
     if not isinstance(path, str) or request.changes or request.creates or "\0" in path:
         return ()
-    return (Path(os.path.realpath(request.workspace / path)),)
+    start_folder = request.start_folder or request.workspace
+    return (Path(os.path.realpath(start_folder / path)),)
 
 
 def _changes_any_instruction(paths: Iterable[Path], root: Path) -> bool:

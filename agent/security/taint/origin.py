@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.instruction_files import is_instruction_file
+from agent.security.files.instruction_files import is_instruction_file, is_project_instructions
 from agent.security.taint.file_marks import MarkLevel, is_marked
 from agent.types import Taint
 
@@ -53,7 +53,10 @@ def is_unconfirmed(path: Path, workspace: Path, level: MarkLevel) -> bool:
     `is_instruction_file`. `kore trust` confirms the file.
     """
     if level == "seen":
-        return not is_instruction_file(os.path.abspath(path), os.path.realpath(workspace))
+        absolute, root = os.path.abspath(path), os.path.realpath(workspace)
+        # Earlier versions asked about project instructions only at the top of the workspace.
+        is_nested = is_project_instructions(path.name) and os.path.dirname(absolute) != root
+        return is_nested or not is_instruction_file(absolute, root)
     return level == "unseen"
 
 

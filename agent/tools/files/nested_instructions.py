@@ -5,12 +5,13 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.prompts import render_prompt
+from agent.security.files.instruction_files import PROJECT_INSTRUCTIONS, linked_instructions
+from agent.security.taint.file_marks import is_marked
 from agent.security.taint.prompt_file import read_prompt_file
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews, stamp
 from agent.tools.files.workspace_scope import WorkspaceScope
 
-_NAMES = ("AGENTS.md", "CLAUDE.md")
 _LIMIT_CHARS = 4_000
 _MAX_FOLDERS = 8
 
@@ -20,8 +21,9 @@ def nested_instructions(
 ) -> str:
     """Return instructions for `path` that the conversation has not yet seen in their current form.
 
-    The nearest come last; the instructions of the working folder itself are in the system prompt.
-    As there, only the owner's text counts: nothing from an untrusted folder, no link, and no file
+    The nearest come last; the instructions of the folder where relative paths start, and of those
+    around it, are in the system prompt. As there, only the owner's text counts: nothing from an
+    untrusted folder, no link that leads to anything but instructions of the project, and no file
     that may contain strangers' text. A call limited to some files gets none.
     """
     try:
@@ -33,9 +35,13 @@ def nested_instructions(
 
 def _texts(path: Path, call: CallContext, views: FileViews, scope: WorkspaceScope) -> str:
     root, real = call.workspace, Path(os.path.realpath(path))
-    if call.paths or not real.is_relative_to(root) or real.name in _NAMES:
+    if call.paths or not real.is_relative_to(root) or real.name in PROJECT_INSTRUCTIONS:
         return ""
-    folders = [folder for folder in real.parents if folder != root and folder.is_relative_to(root)]
+    folders = [
+        folder
+        for folder in real.parents
+        if folder.is_relative_to(root) and not call.base.is_relative_to(folder)
+    ]
     texts = (_of(folder, call, views, scope) for folder in reversed(folders[:_MAX_FOLDERS]))
     return "".join(f"\n\n{text}" for text in texts if text)
 
@@ -43,8 +49,12 @@ def _texts(path: Path, call: CallContext, views: FileViews, scope: WorkspaceScop
 def _of(folder: Path, call: CallContext, views: FileViews, scope: WorkspaceScope) -> str:
     if not call.origin.is_own(folder):
         return ""
-    for name in _NAMES:
-        path = folder / name
+    for name in PROJECT_INSTRUCTIONS:
+        link, path = folder / name, linked_instructions(folder / name, call.workspace)
+        if path is None:
+            path = link
+        elif not call.origin.is_own(path) or is_marked(link):
+            continue
         view_stamp = stamp(path)
         if not _is_open(path, call, scope) or not (text := _read(path)):
             continue

@@ -66,6 +66,7 @@ class WorkspaceScope:
             call.workspace,
             restrict=restrict and inbox is None,
             blocked=self.settings.blocked_paths,
+            start=call.base,
         )
         # A folder may have been replaced with a link since.
         if inbox is not None and not real.is_relative_to(inbox):
@@ -83,7 +84,7 @@ class WorkspaceScope:
 
         For anything else, return the path from `find`. Raises `ToolError`.
         """
-        unresolved = Path(os.path.normpath(call.workspace / path))
+        unresolved = Path(os.path.normpath(call.base / path))
         if not unresolved.is_symlink():
             return self.find(path, call)
         return self.find(str(unresolved.parent), call) / unresolved.name
@@ -252,7 +253,7 @@ def _inbox_elsewhere(path: str, call: CallContext) -> Path | None:
     try:
         own = home.resolve() / call.memory.absolute().relative_to(home)
         inbox = user_inbox_dir(home.resolve(), own)
-        real = Path(os.path.realpath(call.workspace / path))
+        real = Path(os.path.realpath(call.base / path))
     except (ValueError, OSError):
         return None
     return inbox if real.is_relative_to(inbox) else None
@@ -278,6 +279,7 @@ class VisibleFiles:
     def __init__(self, scope: WorkspaceScope, call: CallContext, folder: Path) -> None:
         self.root = call.workspace
         self.folder = folder
+        self._start = call.base
         self._paths = call.paths
         self._is_closed = scope.closed(call)
         self._ignores = Ignores(self.root, folder, _bytes)
@@ -309,9 +311,8 @@ class VisibleFiles:
         return path if fits else None
 
     def display_path(self, path: Path) -> str:
-        """Return the path as other tools accept it: relative to the workspace, if it is inside."""
-        inside = path.is_relative_to(self.root)
-        return str(path.relative_to(self.root)) if inside else str(path)
+        """Return the path as other tools accept it: relative, if it is inside the workspace."""
+        return os.path.relpath(path, self._start) if path.is_relative_to(self.root) else str(path)
 
 
 def lines(path: Path) -> list[str] | None:

@@ -23,6 +23,7 @@ from agent.security.files.instruction_files import (
     PROMPT_FILES,
     PROMPT_FOLDERS,
     WORKTREE_FILES,
+    is_project_instructions,
 )
 from agent.security.files.paths import normalize_filename
 from agent.security.sandbox.base import StoreMount
@@ -93,6 +94,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
             closed.append(root / entry.name)
         elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in task_files:
             frozen.append(root / entry.name)
+    frozen += _instructions_around(call.base, root)
     walk = _CoverWalk(root, settings.blocked_paths)
     if not walk.is_complete:
         raise ToolError(render_prompt("sandbox/too_large", limit=f"{MAX_ENTRIES:,}"))
@@ -119,6 +121,18 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
         tuple(walk.stores),
         None if closed else _outer_store(settings, call),
     )
+
+
+def _instructions_around(base: Path, root: Path) -> Iterator[Path]:
+    """Yield the project instructions in the system prompt that are in folders below the root."""
+    folders = (folder for folder in (base, *base.parents) if root in folder.parents)
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if is_project_instructions(entry.name)]
+        except OSError:
+            continue
+        yield from (folder / name for name in names)
 
 
 def _outer_store(settings: ToolSettings, call: CallContext) -> StoreMount | None:

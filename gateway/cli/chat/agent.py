@@ -6,7 +6,6 @@ import os
 import stat
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
@@ -17,7 +16,7 @@ from gateway.cli.chat.project_options import project_of
 from gateway.cli.chat.service_connection import fork_session, open_connection
 from gateway.cli.folders import data_dir_of
 from gateway.cli.program import as_installed, preload
-from gateway.cli.project_folder import start_folder, with_trust
+from gateway.cli.project_folder import choose_place
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.settings import settings_of
 from gateway.config import Settings
@@ -59,10 +58,9 @@ def _run(args: argparse.Namespace) -> int:
         preload("aiohttp")
     overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
     settings = settings_or_last_valid(args, overrides)
-    if options.cwd is None and (project_folder := start_folder(settings, home)) is not None:
-        options = replace(options, cwd=str(project_folder))
-        if options.full_access is None:
-            settings = with_trust(args, settings, home, project_folder)
+    place, settings = choose_place(args, settings, home, may_ask=options.full_access is None)
+    if place is not None:
+        options = place.apply(options)
     if args.agent is not None:
         agent = agent_option(home, settings, args.agent, options.cwd)
         options = replace(options, agent=agent)
@@ -74,7 +72,7 @@ def _run(args: argparse.Namespace) -> int:
         if args.init or args.auto_continue:
             from gateway.cli.chat.long_task import run_long_task
 
-            project = project_of(args, options, settings)
+            project = project_of(args, options, settings, place)
             request = OneShotRequest(
                 text or "", args.output_format, options=options, project=project
             )
@@ -83,9 +81,9 @@ def _run(args: argparse.Namespace) -> int:
             # It loads Rich and prompt_toolkit.
             from gateway.cli.chat.conversation import talk
 
-            return asyncio.run(talk(args, options, settings, home))
+            return asyncio.run(talk(args, options, settings, home, place))
         session = args.session or args.resume
-        project = project_of(args, options, settings)
+        project = project_of(args, options, settings, place)
         streams = args.printed is not None
         request = OneShotRequest(
             text, args.output_format, session, args.latest, options, project, streams
@@ -150,19 +148,9 @@ def _options(args: argparse.Namespace) -> MessageOptions:
         full_access=new_token() if args.full_access else None,
         allowed_tools=_tools(args, args.allowed_tools, "--allowed-tools"),
         disallowed_tools=_tools(args, args.disallowed_tools, "--disallowed-tools"),
-        cwd=_folder(args.cwd),
         max_iterations=args.max_iter or None,
         max_cost_usd=args.max_cost,
     )
-
-
-def _folder(path: Path | None) -> str | None:
-    if path is None:
-        return None
-    folder = Path.cwd() / path.expanduser()
-    if not folder.is_dir():
-        raise ConfigError(t("--cwd {folder}: no such folder", folder=path))
-    return str(folder.resolve())
 
 
 def _tools(args: argparse.Namespace, names: str | None, flag: str) -> tuple[str, ...] | None:

@@ -17,6 +17,7 @@ from gateway.cli.console.chat.repl import ReplOptions
 from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.program import program_name
+from gateway.cli.project_folder import WorkingPlace
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import profile_models
@@ -27,17 +28,21 @@ from gateway.turns.agents.profiles import origin_of, skill_catalog
 
 
 async def talk(
-    args: argparse.Namespace, options: MessageOptions, settings: Settings, home: DataDir
+    args: argparse.Namespace,
+    options: MessageOptions,
+    settings: Settings,
+    home: DataDir,
+    place: WorkingPlace | None,
 ) -> int:
     session = args.session or args.resume
     is_new = not (session or args.latest)
     if args.fork_session:
         async with connected_service(settings, home, full_access=options.full_access) as service:
             session = await fork_session(service, session or None)
-    project = project_of(args, options, settings)
+    project = project_of(args, options, settings, place)
 
     def begin_command(command: str, show: Show) -> UserCommand:
-        return UserCommand(Shell.of(settings, options.cwd), command, show)
+        return UserCommand(Shell.of(settings, options), command, show)
 
     workdir = workdir_of(options, settings, project, home.root)
     is_choice, program = args.resume == "", program_name()
@@ -78,8 +83,9 @@ def workdir_of(
         first = (entry.model for entry in settings.model_list if entry.model_name == model)
         return next(first, model) if model == "default" else model
 
-    folder = Path(options.cwd or settings.agent.workspace)
-    resolved = folder.resolve()
+    root = Path(options.cwd or settings.agent.workspace)
+    folder = Path(options.start_folder or root)
+    resolved = root.resolve()
     origin = origin_of(settings)
     # The workspace is not trusted here, because a model may have written its files.
     is_trusted = is_in(resolved, origin.own[1:])
@@ -107,4 +113,5 @@ def workdir_of(
         title,
         CustomCommands(command_folders, lambda: skills.load(resolved).values()),
         settings.agent.workspace,
+        root,
     )

@@ -19,6 +19,7 @@ from agent.security.taint.origin import TrustedOrigins
 from agent.text.visible import escape_line
 from gateway.cli.console.chat.workdir import not_text_remark
 from gateway.cli.folders import data_dir_of
+from gateway.cli.project_folder import WorkingPlace
 from gateway.config import Settings
 from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
@@ -35,9 +36,15 @@ _UNTRUSTED_FOLDER = mark_for_translation(
 
 
 def project_of(
-    args: argparse.Namespace, options: MessageOptions, settings: Settings
+    args: argparse.Namespace,
+    options: MessageOptions,
+    settings: Settings,
+    place: WorkingPlace | None = None,
 ) -> ProjectContext | None:
-    """Return the context of the folder and the files. Raises `ConfigError` for a bad file."""
+    """Return the context of the folder and the files, with a remark about the `place`.
+
+    Raises `ConfigError` for a bad file.
+    """
     if options.cwd is None and not args.file:
         return None
 
@@ -52,7 +59,10 @@ def project_of(
         remarks += _remarks(file)
     root = Path(options.cwd) if options.cwd is not None else None
     project = project_context(root, files, settings, data_dir_of(args))
-    project.remark = "\n".join(filter(None, [project.remark, *remarks]))
+    if options.start_folder is not None:
+        project.start_folder = Path(options.start_folder)
+    place_remark = "" if place is None else place.remark
+    project.remark = "\n".join(filter(None, [place_remark or project.remark, *remarks]))
     return project
 
 

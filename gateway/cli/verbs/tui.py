@@ -6,8 +6,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from agent.context.project.context import ProjectContext
 from agent.errors import ConfigError
@@ -19,7 +19,7 @@ from gateway.cli.console.chat.conversation import Connect
 from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
-from gateway.cli.project_folder import start_folder, with_trust
+from gateway.cli.project_folder import WorkingPlace, choose_place
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.tui.full_screen import FullScreen
 from gateway.cli.tui.tab_conversation import TabStart
@@ -44,28 +44,27 @@ async def _run_local(args: argparse.Namespace) -> int:
     home.ensure()
     # The screen is for conversations.
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "tui.log")
-    folder = args.cwd.expanduser() if args.cwd is not None else start_folder(settings, home)
-    if folder is not None:
-        settings = with_trust(args, settings, home, folder)
-    cwd = str(folder.resolve()) if folder is not None else None
-    agent = None
+    place, settings = choose_place(args, settings, home)
+    options = MessageOptions(model=args.model, mode=args.permission_mode)
+    if place is not None:
+        options = place.apply(options)
     if args.agent is not None:
-        agent = agent_option(home, settings, args.agent, cwd)
-    options = MessageOptions(model=args.model, cwd=cwd, mode=args.permission_mode, agent=agent)
+        agent = agent_option(home, settings, args.agent, options.cwd)
+        options = replace(options, agent=agent)
     workdir = workdir_of(options, settings, None, home.root)
 
     def begin_command(command: str, show: Show) -> UserCommand:
-        return UserCommand(Shell.of(settings, cwd), command, show)
+        return UserCommand(Shell.of(settings, options), command, show)
 
     def new_project() -> ProjectContext | None:
-        return project_of(args, options, settings)
+        return project_of(args, options, settings, place)
 
     start = TabStart(home.root, options, new_project, workdir, begin_command)
 
     def new_status(model: str) -> StatusLine:
         return StatusLine(options, model, workdir.mode, workdir.context_window, workdir.model_title)
 
-    return await _show(args, service_opener(settings, home), start, new_status, folder)
+    return await _show(args, service_opener(settings, home), start, new_status, place)
 
 
 async def _run_remote(args: argparse.Namespace) -> int:
@@ -86,13 +85,14 @@ async def _show(
     connect: Connect,
     start: TabStart,
     new_status: Callable[[str], StatusLine],
-    folder: Path | None,
+    place: WorkingPlace | None,
 ) -> int:
     async with kept_service(connect) as (service, keeper):
         sessions = list(args.session or ())
         if args.latest and (last := await service.last_session(console_principal())) is not None:
             sessions.append(last)
         model = str(args.model or (await service.status()).get("model"))
+        folder = None if place is None else place.folder
         full_screen = FullScreen(service, start, partial(new_status, model), sessions, folder)
         # Exit when the connection to Kore has ended for good.
         keeper.add_done_callback(lambda _: full_screen.exit())

@@ -1,12 +1,14 @@
-"""Working folder of `kore agent` without `--cwd`."""
+"""Working folder of `kore agent`, and the repository around it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from gateway.cli.project_folder import start_folder
+from gateway.cli.project_folder import WorkingPlace, find_place, limit_to_trust
 from gateway.config import Settings, load_settings
+from gateway.core.messages import MessageOptions
 from gateway.runtime.paths import DataDir
 
 
@@ -19,25 +21,54 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def part(person: Path) -> Path:
+    """Return a folder in a repository."""
+    folder = person / "code" / "repo" / "part"
+    folder.mkdir(parents=True)
+    (folder.parent / ".git").mkdir()
+    return folder
+
+
 def _start(person: Path, here: Path, monkeypatch: pytest.MonkeyPatch, **agent: str) -> Path | None:
+    """Return the workspace of a person in the folder `here`."""
     monkeypatch.chdir(here)
-    return start_folder(_settings(person, **agent), DataDir(person / ".kore"))
+    place = find_place(_settings(person, agent=agent), DataDir(person / ".kore"))
+    return None if place is None else place.workspace
 
 
-def _settings(person: Path, **agent: str) -> Settings:
-    own = {"workspace": str(person / ".kore" / "workspace"), **agent}
+def _place_of(person: Path, folder: Path) -> WorkingPlace:
+    place = find_place(_settings(person), DataDir(person / ".kore"), folder)
+    assert place is not None
+    return place
+
+
+def _settings(
+    person: Path, trusted: tuple[Path, ...] = (), agent: dict[str, str] | None = None
+) -> Settings:
+    sections = {
+        "agent": {"workspace": str(person / ".kore" / "workspace"), **(agent or {})},
+        "security": {"trusted_folders": list(map(str, trusted))},
+    }
     file = person / ".kore" / "config.json"
-    file.write_text(json.dumps({"agent": own}))
+    file.write_text(json.dumps(sections))
     return load_settings(config=file, home=file.parent, cwd=person, environ={}, overrides={})
 
 
-def test_root_of_a_repository_is_the_project(person: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = person / "code" / "repo" / "part"
-    part.mkdir(parents=True)
-    assert _start(person, part, monkeypatch) == part
-    (part.parent / ".git").mkdir()
+def test_root_of_a_repository_is_the_workspace(
+    person: Path, part: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert _start(person, part, monkeypatch) == part.parent
     assert _start(person, part, monkeypatch, start_in="workspace") is None
+    (part.parent / ".git").rmdir()
+    assert _start(person, part, monkeypatch) == part
+
+
+def test_relative_paths_start_in_the_folder_of_the_person(person: Path, part: Path) -> None:
+    options = _place_of(person, part).apply(MessageOptions())
+    assert options.cwd == str(part.parent)
+    assert options.start_folder == str(part)
+    assert _place_of(person, part.parent).apply(MessageOptions()).start_folder is None
 
 
 @pytest.mark.parametrize("name", [".", "..", ".kore", ".kore/workspace", "/"])
@@ -53,6 +84,13 @@ def test_home_and_kore_folders_are_not_projects(
     assert _start(person, person / "letters", monkeypatch) == person / "letters"
 
 
+def test_chosen_folder_does_not_grow_to_the_home_folder(person: Path) -> None:
+    (person / ".git").mkdir()
+    (person / "letters").mkdir()
+    for folder in (person / "letters", person, person / ".kore" / "workspace"):
+        assert _place_of(person, folder).workspace == folder
+
+
 def test_world_writable_folder_is_a_project_only_as_a_repository(
     person: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,3 +100,36 @@ def test_world_writable_folder_is_a_project_only_as_a_repository(
     assert _start(person, folder, monkeypatch) is None
     (folder / ".git").mkdir()
     assert _start(person, folder, monkeypatch) == folder
+
+
+def test_repository_in_a_world_writable_folder_is_not_the_workspace(
+    person: Path, part: Path
+) -> None:
+    part.parent.chmod(0o777)
+    assert _place_of(person, part).workspace == part
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_repository_of_another_user_is_not_the_workspace(person: Path, part: Path) -> None:
+    os.chown(part.parent / ".git", 65_534, 65_534)
+    assert _place_of(person, part).workspace == part
+    # Root in a folder of this user works in the user's repository.
+    os.chown(part.parent, 65_534, 65_534)
+    os.chown(part, 65_534, 65_534)
+    assert _place_of(person, part).workspace == part.parent
+
+
+def test_workspace_does_not_grow_beyond_a_trusted_folder(person: Path, part: Path) -> None:
+    place = _place_of(person, part)
+    limited = limit_to_trust(place, _settings(person, (part,)), is_chosen=False)
+    assert limited == WorkingPlace(part, part, part.parent)
+    assert f"kore trust {part.parent}" in limited.remark
+    trusting = _settings(person, (part.parent,))
+    assert limit_to_trust(place, trusting, is_chosen=True) == place
+
+
+def test_chosen_folder_grows_only_to_a_trusted_repository(person: Path, part: Path) -> None:
+    place, settings = _place_of(person, part), _settings(person)
+    assert limit_to_trust(place, settings, is_chosen=True).workspace == part
+    # In the shell's folder, an untrusted repository is the workspace, and its files are untrusted.
+    assert limit_to_trust(place, settings, is_chosen=False) == place

@@ -190,7 +190,9 @@ class Repl:
             spoken_with and t("agent {name}", name=spoken_with),
             self._options.workdir.model_title(str(model)) if self._options.workdir else model,
             self.session or (None if self._options.choose else t("new session")),
-            self._options.options.cwd or status.get("workspace"),
+            self._options.options.start_folder
+            or self._options.options.cwd
+            or status.get("workspace"),
         )
         line = " · ".join(escape_line(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))

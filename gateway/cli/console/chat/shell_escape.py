@@ -27,6 +27,7 @@ from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.terminal_output import TerminalOutput
 from agent.types import ToolCall
+from gateway.core.messages import MessageOptions
 from gateway.presenter.text import seconds
 
 if TYPE_CHECKING:
@@ -40,23 +41,25 @@ Show = Callable[[str], None]
 
 @frozen
 class Shell:
-    """Settings for shell escapes: working folder, output limit and secret redaction.
+    """Settings for shell escapes: folders, output limit and secret redaction.
 
-    `limit_bytes` limits the output for the model. `redactor` removes secrets, on the screen as
-    well.
+    Commands run in `folder`, a folder of `workspace`. `limit_bytes` limits the output for the
+    model. `redactor` removes secrets, on the screen as well.
     """
 
+    workspace: Path
     folder: Path
     limit_bytes: int
     redactor: Redactor
 
     @classmethod
-    def of(cls, settings: "Settings", cwd: str | None) -> Self:
+    def of(cls, settings: "Settings", options: MessageOptions) -> Self:
         from gateway.runtime.secrets import redactor_of
 
-        folder = Path(cwd or settings.agent.workspace).resolve()
+        workspace = Path(options.cwd or settings.agent.workspace).resolve()
+        folder = Path(options.start_folder or workspace)
         redactor = redactor_of(settings, os.environ)
-        return cls(folder, settings.tools.output_limit_bytes, redactor)
+        return cls(workspace, folder, settings.tools.output_limit_bytes, redactor)
 
 
 class UserCommand:
@@ -66,13 +69,13 @@ class UserCommand:
         self._shell = shell
         self._show = show
         self._commands = SandboxedCommands(ToolSettings(sandbox=_UserEnvironment()))
-        folder, nothing = shell.folder, ToolCall("", "", {}, "")
+        workspace, nothing = shell.workspace, ToolCall("", "", {}, "")
         call = CallContext(
-            nothing, ToolEnvironment("", folder, folder, owner=True), lambda *_: None
+            nothing, ToolEnvironment("", workspace, workspace, owner=True), lambda *_: None
         )
-        self._line = CommandLine(command, folder, call, is_typed=True)
-        marks = folder if self._line.is_exposed() else None
-        self._output = SpillBuffer(spill_folder(folder), shell.limit_bytes, marks)
+        self._line = CommandLine(command, shell.folder, call, is_typed=True)
+        marks = workspace if self._line.is_exposed() else None
+        self._output = SpillBuffer(spill_folder(workspace), shell.limit_bytes, marks)
         self._terminal = TerminalOutput(partial_lines=True)
         self._cleaner = shell.redactor.stream()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

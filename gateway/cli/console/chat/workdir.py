@@ -23,7 +23,7 @@ OWN_PROMPTS = {"review": "review", "init": "init_project"}
 
 @dataclass(slots=True)
 class ConsoleWorkdir:
-    """Working folder of a console; relative paths start at `folder`.
+    """Working folder of a console; relative paths start at `folder`, a folder of `root`.
 
     The model does not see `blocked_paths`. `open_project` opens a project that shows mentioned
     files, `models` lists model names; both are slow. `context_window` returns the window of a model
@@ -39,6 +39,7 @@ class ConsoleWorkdir:
     model_title: Callable[[str], str] = field(default=str)
     custom_commands: CustomCommands = field(default_factory=lambda: CustomCommands(()))
     workspace: Path | None = None
+    root: Path | None = None
     _project: "ProjectContext | None" = field(default=None, init=False)
 
     def own_commands(self) -> list[tuple[str, str]]:
@@ -75,7 +76,8 @@ class ConsoleWorkdir:
                 render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
             )
         if (wish := find_skill_request(text)) is not None:
-            return UserLine(writing_request(wish, self.folder, self.workspace or self.folder))
+            root = self.root or self.folder
+            return UserLine(writing_request(wish, root, self.workspace or root))
         if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
             return None
         return UserLine(custom.fill(arguments), None if custom.is_trusted else custom)

@@ -65,6 +65,54 @@ def test_link_is_not_read(project: Path) -> None:
     assert Instructions(project).read(project).text == ""
 
 
+def test_link_to_instructions_of_the_project_is_followed(project: Path) -> None:
+    docs = project.parent / "docs"
+    docs.mkdir()
+    (docs / "CLAUDE.md").write_text("Use tabs. @more.md")
+    (docs / "more.md").write_text("And blanks.")
+    (project / "AGENTS.md").symlink_to("../docs/CLAUDE.md")
+    text = Instructions(project, _trusting(project.parent)).read(project).text
+    assert "Use tabs." in text
+    assert "And blanks." in text
+    assert str(docs / "CLAUDE.md") in text
+
+
+def test_home_folder_has_no_instructions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    (project / "AGENTS.md").write_text("Use tabs.")
+    assert Instructions(project, _trusting(project)).read(project).text == ""
+
+
+def test_linked_instructions_are_read_once(project: Path) -> None:
+    (project.parent / "AGENTS.md").write_text("Use tabs.")
+    (project / "CLAUDE.md").symlink_to("../AGENTS.md")
+    text = Instructions(project, _trusting(project.parent)).read(project).text
+    assert text.count("Use tabs.") == 1
+
+
+@pytest.mark.parametrize("name", ["notes.md", "../AGENTS.md", ".git/AGENTS.md/x"])
+def test_link_to_anything_else_is_not_followed(project: Path, name: str) -> None:
+    target = project.parent / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("4711")
+    (project / "AGENTS.md").symlink_to(target)
+    assert Instructions(project, _trusting(project.parent.parent)).read(project).text == ""
+
+
+def test_marked_link_or_target_is_not_followed(project: Path) -> None:
+    origin = _trusting(project.parent)
+    (project.parent / "CLAUDE.md").write_text("Use tabs.")
+    (project / "AGENTS.md").symlink_to("../CLAUDE.md")
+    assert "Use tabs." in Instructions(project, origin).read(project).text
+    # A command with untrusted text may have made the link.
+    mark_changed(project, 0)
+    shown = Instructions(project, origin).read(project)
+    assert shown.text.count("Use tabs.") == 1
+    assert any("AGENTS.md" in notice or "CLAUDE.md" in notice for notice in shown.notices)
+    mark_tainted(project.parent / "CLAUDE.md", project.parent)
+    assert "Use tabs." not in Instructions(project, origin).read(project).text
+
+
 def test_untrusted_instructions_are_ignored(project: Path) -> None:
     (project / "AGENTS.md").write_text("Do it.")
     elsewhere = project.parent.parent / "own"
@@ -103,7 +151,7 @@ def test_instructions_written_by_a_tainted_command_are_ignored(
 
 
 def test_nested_instructions_written_without_approval_are_ignored(project: Path) -> None:
-    """A file tool asks only about instruction files at the top of the workspace."""
+    """Earlier versions asked only about instruction files at the top of the workspace."""
     workspace = project.parent
     for folder in (workspace, project):
         (folder / "AGENTS.md").write_text(f"Work like {folder.name}.")
@@ -222,6 +270,6 @@ def test_subagent_reads_instructions(project: Path, tmp_path: Path) -> None:
     prompt = Workspace(home, (project.resolve(),)).system_prompt(
         home / "memory" / "MEMORY.md", project, owner=True
     )
-    text = PersonaPrompt("You look things up.", ToolRegistry([])).system(prompt, project)
+    text = PersonaPrompt("You look things up.", ToolRegistry([])).system(prompt)
     assert text.startswith("You look things up.")
     assert "Use tabs." in text

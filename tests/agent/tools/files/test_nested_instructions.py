@@ -82,6 +82,18 @@ async def test_linked_instructions_are_not_added(
     assert await _read(ReadFile(ToolSettings()), call, part / "a.py") == "1\tone"
 
 
+async def test_link_to_instructions_of_the_project_is_followed(
+    call: CallContext, workspace: Path, part: Path
+) -> None:
+    (workspace / "docs").mkdir()
+    (workspace / "docs" / "CLAUDE.md").write_text("Use blanks here.")
+    (part / "AGENTS.md").symlink_to(workspace / "docs" / "CLAUDE.md")
+    tool = ReadFile(ToolSettings())
+    assert "Use blanks here." in await _read(tool, call, part / "a.py")
+    mark_tainted(workspace / "docs" / "CLAUDE.md", workspace)
+    assert await _read(ReadFile(ToolSettings()), call, part / "a.py") == "1\tone"
+
+
 async def test_long_instructions_keep_the_result_within_its_limit(
     call: CallContext, part: Path
 ) -> None:

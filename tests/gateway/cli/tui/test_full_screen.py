@@ -337,7 +337,7 @@ async def test_shell_command_runs_locally_and_is_sent_to_the_model(tmp_path: Pat
         requests.append(request)
         return "seen"
 
-    shell = Shell(tmp_path, 10_000, Redactor())
+    shell = Shell(tmp_path, tmp_path, 10_000, Redactor())
     start = TabStart(
         tmp_path, MessageOptions(), begin_command=lambda line, show: UserCommand(shell, line, show)
     )

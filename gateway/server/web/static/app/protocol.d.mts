@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 16); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 17); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -588,6 +588,7 @@ export interface MessageOptions {
   unattended?: boolean
   agent?: { [key: string]: any } | null
   cwd?: string | null
+  start_folder?: string | null
   max_iterations?: number | null
   max_cost_usd?: number | null
   project?: { [key: string]: any } | null

@@ -20,7 +20,7 @@ def begin_command(
     folder: Path, line: str, *secrets: str, limit_bytes: int = 10_000
 ) -> tuple[UserCommand, list[str]]:
     seen: list[str] = []
-    shell = Shell(folder, limit_bytes, Redactor(frozenset(secrets)))
+    shell = Shell(folder, folder, limit_bytes, Redactor(frozenset(secrets)))
     return UserCommand(shell, line, seen.append), seen
 
 

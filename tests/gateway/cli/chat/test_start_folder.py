@@ -1,0 +1,85 @@
+"""`kore agent` in a folder of a repository: workspace, relative paths, git and instructions."""
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import postgres_server
+from tests.fakes.model import ModelServer
+from tests.fakes.model_script import Call, ReplyScript
+from tests.fork_server import start_piped
+from tests.gateway.cli.chat.long_task_scene import Place
+
+COMMAND = "pwd && git status --short main.py && cat ../shared.py"
+
+
+@pytest.fixture
+def part(place: Place) -> Path:
+    """Return a folder of a repository with instructions in both."""
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=place.work, check=True)
+    folder = place.work / "packages" / "api"
+    folder.mkdir(parents=True)
+    (place.work / "AGENTS.md").write_text("Use tabs everywhere.\n")
+    (folder / "AGENTS.md").write_text("Use blanks here.\n")
+    (folder / "main.py").write_text("import shared\n")
+    (folder.parent / "shared.py").write_text("value = 4711\n")
+    return folder
+
+
+def trust(place: Place, folder: Path) -> None:
+    config = place.home / "config.json"
+    trusted = {"security": {"trusted_folders": [str(folder)]}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | trusted))
+
+
+async def run(place: Place, folder: Path, *words: str) -> tuple[int, str]:
+    """Run `kore agent -y -m look` in the folder, and return its exit code and its stderr."""
+    own = {"KORE_HOME": str(place.home), **postgres_server.environ_of(place.home)}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(place.home)} | own
+    process = await start_piped(("agent", "-y", "-m", "look", *words), cwd=folder, env=environ)
+    async with asyncio.timeout(120):
+        _, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize("is_chosen", [False, True], ids=["shell", "cwd"])
+async def test_commands_start_in_the_folder_and_git_works(
+    place: Place, model_server: ModelServer, part: Path, is_chosen: bool
+) -> None:
+    trust(place, place.work)
+    read = Call("read_file", {"path": "main.py"})
+    script = (ReplyScript(tool_calls=(Call("exec", {"command": COMMAND}), read)), "done")
+    model_server.script(*script)
+    where, words = (place.work.parent, ("--cwd", str(part))) if is_chosen else (part, ())
+    code, err = await run(place, where, *words)
+    assert code == 0, err
+    system = str(model_server.requests[0].body["messages"][0]["content"])
+    assert f"The person is in `{part}`, part of the project `{place.work}`" in system
+    assert system.index("Use tabs everywhere.") < system.index("Use blanks here.")
+    results = [
+        str(message["content"])
+        for message in model_server.requests[-1].body["messages"]
+        if message["role"] == "tool"
+    ]
+    assert results[0].startswith(f"{part}\n?? main.py\nvalue = 4711"), results
+    assert results[1] == "1\timport shared"
+
+
+async def test_workspace_does_not_exceed_the_trust_of_a_person_who_is_not_asked(
+    place: Place, model_server: ModelServer, part: Path
+) -> None:
+    trust(place, part)
+    script = (ReplyScript(tool_calls=(Call("read_file", {"path": "../shared.py"}),)), "done")
+    model_server.script(*script)
+    code, err = await run(place, part)
+    assert code == 0, err
+    assert f"kore trust {place.work}" in err
+    system = str(model_server.requests[0].body["messages"][0]["content"])
+    assert f"Relative paths start at `{part}`." in system
+    assert "Use tabs everywhere." not in system
+    assert "outside the workspace" in str(model_server.requests[-1].body["messages"][-1])
