@@ -148,9 +148,12 @@ async def bound_session(ctx: ServiceContext, lane: str) -> str | None:
 
 
 @call(scope="read")
-async def last_session(ctx: ServiceContext, principal: str) -> str | None:
-    """Return the open session that was used last."""
-    return await ctx.database.transact(stored_sessions.last_of, principal)
+async def last_session(
+    ctx: ServiceContext, principal: str, folder: str | None = None
+) -> str | None:
+    """Return the open session that was used last; with `folder` (its real path) the last that
+    worked there."""
+    return await ctx.database.transact(stored_sessions.last_of, principal, folder)
 
 
 @call(scope="read")

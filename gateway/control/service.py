@@ -167,8 +167,9 @@ class Service(Protocol):
         ...
 
     @call(scope="read")
-    async def last_session(self, principal: str) -> str | None:
-        """Return the open session that was used last."""
+    async def last_session(self, principal: str, folder: str | None = None) -> str | None:
+        """Return the open session that was used last; with `folder` (its real path) the last that
+        worked there."""
         ...
 
     @call(scope="read")

@@ -27,7 +27,7 @@ from gateway.control.server import ControlServer
 from gateway.control.service import Service
 from gateway.core.errors import HandedOver
 from gateway.core.event_levels import level_of
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.core.records import (
     ApiRequest,
     Delivered,
@@ -285,6 +285,25 @@ async def test_bound_lane_uses_its_session(service: Service) -> None:
         await until_last(events, sent.event_id)
     assert len(await service.load_messages(first)) == 2
     assert not await service.load_messages(second)
+
+
+async def test_last_session_of_a_folder_is_found_behind_newer_ones(
+    service: Service, tmp_path: Path
+) -> None:
+    folder = str(tmp_path.resolve())
+    chat_id, session = await place(service)
+    sent = replace(message(chat_id, "here"), options=MessageOptions(cwd=folder))
+    async with service.watch(sent.session_key) as events:
+        await service.submit(sent)
+        await until_last(events, sent.event_id)
+    other_chat, other = await place(service)
+    later = message(other_chat, "elsewhere")
+    async with service.watch(later.session_key) as events:
+        await service.submit(later)
+        await until_last(events, later.event_id)
+    assert await service.last_session(sent.principal) == other
+    assert await service.last_session(sent.principal, folder) == session
+    assert await service.last_session(sent.principal, f"{folder}/gone") is None
 
 
 @covers("last_session", "bound_session", "preview_session")

@@ -186,8 +186,8 @@ class MemoryService:
     async def bound_session(self, lane: str) -> str | None:
         return self.lanes.get(lane)
 
-    async def last_session(self, principal: str) -> str | None:
-        listed = await self.list_sessions(1000)
+    async def last_session(self, principal: str, folder: str | None = None) -> str | None:
+        listed = await self.list_sessions(1000, folder)
         open_ = (s for s in listed if s.principal == principal and s.status != "closed")
         return next((info.id for info in open_), None)
 

@@ -191,9 +191,8 @@ async def _once(request: OneShotRequest, settings: Settings, home: DataDir, *, f
             if ask is None:
                 request = replace(request, options=replace(request.options, unattended=True))
             if forked:
-                request = replace(
-                    request, session=await fork_session(service, request.session), latest=False
-                )
+                fork = await fork_session(service, request.session, request.options.cwd)
+                request = replace(request, session=fork, latest=False)
             return await OneShotTurn(connection, request, sys.stdout, sys.stderr, ask).run(
                 interrupted
             )

@@ -38,7 +38,7 @@ async def talk(
     is_new = not (session or args.latest)
     if args.fork_session:
         async with connected_service(settings, home, full_access=options.full_access) as service:
-            session = await fork_session(service, session or None)
+            session = await fork_session(service, session or None, options.cwd)
     project = project_of(args, options, settings, place)
 
     def begin_command(command: str, show: Show) -> UserCommand:

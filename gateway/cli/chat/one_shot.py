@@ -252,7 +252,8 @@ class OneShotTurn:
     async def _choose_session(self, lane: str) -> None:
         session = self._request.session
         if self._request.latest:
-            session = await self._service.last_session(console_principal())
+            folder = self._request.options.cwd
+            session = await self._service.last_session(console_principal(), folder)
         if session is not None:
             await self._reject_open_question(await self._service.bind_session(lane, session))
 

@@ -208,10 +208,10 @@ async def _is_reachable(home: DataDir) -> bool:
         return False
 
 
-async def fork_session(service: Service, session: str | None) -> str:
-    """Fork this session, or the last one used here, and return the id of the copy."""
+async def fork_session(service: Service, session: str | None, folder: str | None) -> str:
+    """Fork this session, or the last one of the folder, and return the id of the copy."""
     if session is None:
-        session = await service.last_session(console_principal())
+        session = await service.last_session(console_principal(), folder)
         if session is None:
             raise ConfigError(t("--fork-session: there is no session yet"))
     return await service.fork_session(session)

@@ -139,11 +139,12 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
             str(s.messages),
             moment(s.last_active_at),
             _lane_label(s.lane or ""),
+            clean(s.folder) or "-",
             s.name,
         )
         for s in sessions
     ]
-    print_table(("id", "status", "messages", "last active", "where", "name"), rows)
+    print_table(("id", "status", "messages", "last active", "where", "folder", "name"), rows)
 
 
 def _lane_label(lane: str) -> str:

@@ -89,7 +89,11 @@ async def _show(
 ) -> int:
     async with kept_service(connect) as (service, keeper):
         sessions = list(args.session or ())
-        if args.latest and (last := await service.last_session(console_principal())) is not None:
+        if (
+            args.latest
+            and (last := await service.last_session(console_principal(), start.options.cwd))
+            is not None
+        ):
             sessions.append(last)
         model = str(args.model or (await service.status()).get("model"))
         folder = None if place is None else place.folder

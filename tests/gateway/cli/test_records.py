@@ -37,7 +37,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 async def test_sessions_are_listed_in_columns(place: Place) -> None:
     other = await place.service.bind_session("telegram:main:5", None)
     head, *rows = (await place.kore("sessions", "list")).stdout.splitlines()
-    assert head.split() == ["id", "status", "messages", "last", "active", "where", "name"]
+    assert head.split() == ["id", "status", "messages", "last", "active", "where", "folder", "name"]
     assert {row.split()[0] for row in rows} == {place.session, other}
     assert {"telegram:main:5", "cli:local:主"} <= {row.split()[5] for row in rows}
     # A one-shot run never returns to its lane, so the lane is not listed.

@@ -21,6 +21,7 @@ from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.screen import Screen, speaks_utf8
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.messages import console_principal
 from gateway.core.records import ConsoleLease
 
 _MAX_TRIES = 4
@@ -68,6 +69,8 @@ async def _converse(
                 try:
                     if lost is not None:
                         screen.print(Text(await _describe_successor(service, lost), "dim"))
+                    if earlier is None and start.session is None and not start.is_new:
+                        start = await _with_last_session(service, start, screen)
                     lease = earlier or await service.open_console(start.session, start.is_new)
                     set_locale(lease.language or current_locale())
                     repl = Repl(service, lease, start, screen, prompt, resumed)
@@ -91,6 +94,15 @@ async def _converse(
         if not isinstance(lost, HandedOver):
             why = escape_invisible(str(lost))
             screen.print(Text(t("! {why}; reconnecting …", why=why), "yellow"))
+
+
+async def _with_last_session(service: Service, start: ReplOptions, screen: Screen) -> ReplOptions:
+    """Return the options for the last session of the folder, or for a new one."""
+    session = await service.last_session(console_principal(), start.options.cwd)
+    if session is None and start.options.cwd is not None:
+        notice = t("There is no conversation in this folder yet; this one is new.")
+        screen.print(Text(notice, "dim"))
+    return replace(start, session=session, is_new=session is None)
 
 
 async def _describe_successor(service: Service, lost: ConnectionLost) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
 from agent.text.similar_names import similar_names
-from agent.text.visible import escape_invisible
+from agent.text.visible import escape_invisible, escape_line
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.screen import Cell, Screen
 from gateway.commands import find_command
@@ -153,15 +153,31 @@ class SessionCommands:
     """Commands `/sessions`, `/resume` and `/export` for one lane."""
 
     def __init__(
-        self, service: Service, screen: Screen, choose: Choose, pick: "Pick | None" = None
+        self,
+        service: Service,
+        screen: Screen,
+        choose: Choose,
+        pick: "Pick | None" = None,
+        folder: str | None = None,
     ) -> None:
+        """Sessions of `folder` are listed first."""
+        self._folder = folder
         self._pick = pick
         self._service = service
         self._screen = screen
         self._choose = choose
 
+    async def _list(self, limit: int) -> Sequence[SessionInfo]:
+        """Return the most recent sessions, those of this folder first."""
+        recent = await self._service.list_sessions(limit)
+        if self._folder is None:
+            return recent
+        here = await self._service.list_sessions(limit, self._folder)
+        ids = {info.id for info in here}
+        return [*here, *(info for info in recent if info.id not in ids)][:limit]
+
     async def show(self) -> Sequence[SessionInfo]:
-        sessions = await self._service.list_sessions(_MAX_SHOWN_SESSIONS)
+        sessions = await self._list(_MAX_SHOWN_SESSIONS)
         table = Table.grid(padding=(0, 2))
         wide = self._screen.console.width >= _WIDE
         for _ in range(5 if wide else 3):
@@ -198,7 +214,7 @@ class SessionCommands:
         if not name:
             return None
         if name.isdecimal() and len(name) <= len(str(_MAX_SHOWN_SESSIONS)):
-            sessions = sessions or await self._service.list_sessions(_MAX_SHOWN_SESSIONS)
+            sessions = sessions or await self._list(_MAX_SHOWN_SESSIONS)
             if not 1 <= int(name) <= len(sessions):
                 raise KoreError(
                     t(
@@ -236,15 +252,20 @@ class SessionCommands:
         from gateway.cli.console.input.session_picker import PickerItem
 
         now = time.time()
-        sessions = await self._service.list_sessions(_MAX_PICKED_SESSIONS)
+        sessions = await self._list(_MAX_PICKED_SESSIONS)
         if not sessions:
             self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None
         choices = [
-            PickerItem(info.id, info.name, f"{ago(now - info.last_active_at):>10}")
+            PickerItem(info.id, self._label(info), f"{ago(now - info.last_active_at):>10}")
             for info in sessions
         ]
         return await pick(choices, self._first_and_last)
+
+    def _label(self, info: SessionInfo) -> str:
+        """Return the name, with the folder of a session from elsewhere."""
+        is_elsewhere = info.folder not in ("", self._folder)
+        return f"{info.name} · {escape_line(info.folder)}" if is_elsewhere else info.name
 
     async def _first_and_last(self, session: str) -> Sequence[str]:
         """Return the first and the last messages of a session."""

@@ -94,7 +94,7 @@ class Repl:
         if isinstance(prompt, Prompt):
             prompt.completions.service = service
         pick = prompt.pick if isinstance(prompt, Prompt) else None
-        self._sessions = SessionCommands(service, screen, prompt.read, pick)
+        self._sessions = SessionCommands(service, screen, prompt.read, pick, start.options.cwd)
 
     @property
     def session(self) -> str | None:

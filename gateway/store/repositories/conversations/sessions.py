@@ -155,16 +155,16 @@ def is_in_use(tx: Transaction, session: str) -> bool:
     return any(not lane.startswith(ONCE) for lane in lanes_of(tx, session))
 
 
-def last_of(tx: Transaction, principal: str) -> str | None:
-    """Return the most recently used open session of a principal."""
+def last_of(tx: Transaction, principal: str, folder: str | None = None) -> str | None:
+    """Return the most recently used open session of a principal, with `folder` only there."""
     rows = tx.all(
         "SELECT id, principal, permission_mode, taint FROM session"
         " WHERE principal = ? AND status <> 'closed'"
-        f" ORDER BY last_active_at DESC, id DESC LIMIT {_LAST_ROWS}",
-        (principal,),
+        " ORDER BY last_active_at DESC, id DESC LIMIT ?",
+        (principal, _LAST_ROWS if folder is None else _MAX_SEARCHED_SESSIONS),
     )
     own = (row[0] for row in rows if session_marks.opened(tx, *row) is not None)
-    return next(own, None)
+    return next((id_ for id_ in own if folder is None or folder_of(tx, id_) == folder), None)
 
 
 def file_views_of(tx: Transaction, row: SessionRow) -> str | None:

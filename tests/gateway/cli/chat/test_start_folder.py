@@ -83,3 +83,20 @@ async def test_workspace_does_not_exceed_the_trust_of_a_person_who_is_not_asked(
     assert f"Relative paths start at `{part}`." in system
     assert "Use tabs everywhere." not in system
     assert "outside the workspace" in str(model_server.requests[-1].body["messages"][-1])
+
+
+async def test_continue_takes_the_last_session_of_the_project(
+    place: Place, model_server: ModelServer, part: Path
+) -> None:
+    trust(place, place.work)
+    elsewhere = place.work.parent / "elsewhere"
+    elsewhere.mkdir()
+    model_server.script("first", "second", "third", "fourth")
+    for folder in (part, elsewhere):
+        code, err = await run(place, folder)
+        assert code == 0, err
+    # From another folder of the same project.
+    code, err = await run(place, place.work, "-c")
+    assert code == 0, err
+    assert "first" in json.dumps(model_server.requests[-1].body["messages"])
+    assert "second" not in json.dumps(model_server.requests[-1].body["messages"])

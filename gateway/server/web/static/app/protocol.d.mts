@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 17); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 18); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -176,8 +176,8 @@ export interface Calls {
   list_sessions: { arguments: { limit?: number; folder?: string | null }; result: SessionInfo[] }
   // Return the session that a lane is bound to; None until its next message creates one.
   bound_session: { arguments: { lane: string }; result: string | null }
-  // Return the open session that was used last.
-  last_session: { arguments: { principal: string }; result: string | null }
+  // Return the open session that was used last; with `folder` (its real path) the last that worked there.
+  last_session: { arguments: { principal: string; folder?: string | null }; result: string | null }
   // Return a session's first and last messages.
   preview_session: { arguments: { session: string; first: number; last: number }; result: SessionPreview }
   // Return all messages of a session.
