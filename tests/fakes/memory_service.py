@@ -197,7 +197,8 @@ class MemoryService:
             Excerpt(m.role, m.text) for m in result.messages if m.role in ("user", "assistant")
         ]
         end = excerpts[first:][-last:] if last else []
-        info = replace(result.info, messages=len(result.messages))
+        folder = self._folder_of(result.info.id)
+        info = replace(result.info, messages=len(result.messages), folder=folder)
         return SessionPreview(info, tuple(excerpts[:first]), tuple(end))
 
     async def load_messages(self, session: str) -> Sequence[Message]:

@@ -86,7 +86,15 @@ def _run(args: argparse.Namespace) -> int:
         project = project_of(args, options, settings, place)
         streams = args.printed is not None
         request = OneShotRequest(
-            text, args.output_format, session, args.latest, options, project, streams
+            text,
+            args.output_format,
+            session,
+            args.latest,
+            options,
+            project,
+            streams,
+            # The warning about full access named the folder.
+            is_folder_chosen=args.cwd is not None or options.full_access is not None,
         )
         return asyncio.run(_once(request, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, TextIO
 
 from agent import events
@@ -43,7 +43,10 @@ _ERASE = "\r\x1b[K"
 
 @frozen
 class OneShotRequest:
-    """Request for a single turn in `session`, in the latest one (`latest`), or in a new one."""
+    """Request for a single turn in `session`, in the latest one (`latest`), or in a new one.
+
+    An earlier session works in its own folder, unless `is_folder_chosen`.
+    """
 
     text: str
     output: OutputFormat = "text"
@@ -53,6 +56,7 @@ class OneShotRequest:
     project: ProjectContext | None = None
     # Print streamed text, including text before a tool call.
     streams: bool = False
+    is_folder_chosen: bool = False
 
 
 class ProgressLine:
@@ -255,7 +259,29 @@ class OneShotTurn:
             folder = self._request.options.cwd
             session = await self._service.last_session(console_principal(), folder)
         if session is not None:
-            await self._reject_open_question(await self._service.bind_session(lane, session))
+            bound = await self._service.bind_session(lane, session)
+            await self._reject_open_question(bound)
+            await self._work_in_folder_of(bound)
+
+    async def _work_in_folder_of(self, session: str) -> None:
+        """Send the message from the folder of the session instead of another one."""
+        options = self._message.options
+        folder = (await self._service.preview_session(session, 0, 0)).info.folder
+        if self._request.is_folder_chosen or folder in ("", options.cwd):
+            return
+        if not await asyncio.to_thread(os.path.isdir, folder):
+            self._note(
+                t("The folder of this session is gone: {folder}", folder=escape_invisible(folder))
+            )
+            return
+        own_options = replace(options, cwd=folder, start_folder=None, project=None)
+        self._message = replace(self._message, options=own_options)
+        self._note(
+            t(
+                "This session continues in its own folder, {folder}. To continue here, add --cwd .",
+                folder=escape_invisible(folder),
+            )
+        )
 
     async def _reject_open_question(self, session: str) -> None:
         # A message after the question would wait for an answer that cannot come from here.

@@ -1,6 +1,7 @@
 """Administration of sessions: fork, rename, preview, pause and close."""
 
 import re
+from dataclasses import replace
 from itertools import count as counted
 from itertools import islice
 from typing import Literal
@@ -142,7 +143,8 @@ def name_of(tx: Transaction, session: str) -> str:
 
 def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:
     """Return the first and last texts of a session; the texts between them are not read."""
-    (info,) = sessions.recent(tx, 1, session=session)
+    (stored,) = sessions.recent(tx, 1, session=session)
+    info = replace(stored, folder=sessions.folder_of(tx, session))
     beginning = _excerpts(tx, session, first, "ASC", 0)
     begun = beginning[-1][0] if beginning else 0
     end = _excerpts(tx, session, last, "DESC", begun)[::-1]

@@ -492,7 +492,10 @@ def folder_of(tx: Transaction, session: str) -> str:
     for channel, *rest in rows:
         if channel != CONSOLE:
             continue
-        message: Mapping[str, Any] = json.loads(payload_from_row(tx, channel, *rest))
+        try:
+            message: Mapping[str, Any] = json.loads(payload_from_row(tx, channel, *rest))
+        except SealBroken:
+            continue
         folder = message["options"].get("cwd")
         if isinstance(folder, str):
             return folder

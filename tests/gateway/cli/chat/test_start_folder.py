@@ -100,3 +100,25 @@ async def test_continue_takes_the_last_session_of_the_project(
     assert code == 0, err
     assert "first" in json.dumps(model_server.requests[-1].body["messages"])
     assert "second" not in json.dumps(model_server.requests[-1].body["messages"])
+
+
+async def test_session_continues_in_its_own_folder(
+    place: Place, model_server: ModelServer, part: Path
+) -> None:
+    trust(place, place.work)
+    elsewhere = place.work.parent / "elsewhere"
+    elsewhere.mkdir()
+    model_server.script("first", "second", "third")
+    code, err = await run(place, part)
+    assert code == 0, err
+    listed = json.loads((await place.run_verb("sessions", "list", "--json"))[1])
+    session = listed[0]["id"]
+    code, err = await run(place, elsewhere, "-s", session)
+    assert code == 0, err
+    assert f"This session continues in its own folder, {place.work}." in err
+    system = str(model_server.requests[-1].body["messages"][0]["content"])
+    assert f"Relative paths start at `{place.work}`." in system
+    code, err = await run(place, elsewhere, "-s", session, "--cwd", ".")
+    assert code == 0, err
+    system = str(model_server.requests[-1].body["messages"][0]["content"])
+    assert f"Relative paths start at `{elsewhere}`." in system
