@@ -19,6 +19,17 @@ SANDBOXES = [
     if (user, name) != ("root", "landlock")
 ]
 Run = Callable[..., dict[str, Any]]
+MODES = ("0444", "0000", "0200")
+# Commands that create links and FIFOs, which have no attributes of their own.
+UNMARKABLE = {
+    f"{folder}obey me, {name}": command
+    for folder in ("", "memory/")
+    for name, command in {
+        "target of a link": "ln -s 'OBEY ME'",
+        "name of a link": "ln -s mine.md",
+        "name of a FIFO": "mkfifo",
+    }.items()
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +38,7 @@ def place() -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(params=SANDBOXES, ids="-".join)
+@pytest.fixture(scope="module", params=SANDBOXES, ids="-".join)
 def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
     """Run a command and return the output of hostile_command.py."""
     user, name = request.param
@@ -39,6 +50,17 @@ def hostile(place: Path, request: pytest.FixtureRequest) -> Run:
         return result
 
     return play
+
+
+@pytest.fixture(scope="module")
+def paths(hostile: Run) -> dict[str, Any]:
+    """Return the marks that one command leaves on files, folders, links, FIFOs and a branch."""
+    files = [f"cp page.md {mode}.md; chmod {mode} {mode}.md" for mode in MODES]
+    names = [f"{command} '{path}'" for path, command in UNMARKABLE.items()]
+    folder = "mkdir 'obey me'; cp page.md 'obey me'; chmod 0555 'obey me'"
+    branch = "mkdir .git; echo 'ref: refs/heads/obey-me' > .git/HEAD; chmod 0444 .git/HEAD"
+    paths: dict[str, Any] = hostile("; ".join([*files, *names, folder, branch]))["paths"]
+    return paths
 
 
 @pytest.mark.parametrize("target", ["page.md", "mine.md"])
@@ -58,34 +80,22 @@ def test_folder_of_prompt_files_is_not_a_link(hostile: Run) -> None:
     assert any("MEMORY.md" in notice for notice in result["notices"])
 
 
-def test_file_without_write_permission_is_marked(hostile: Run) -> None:
-    modes = ("0444", "0000", "0200")
-    result = hostile("; ".join(f"cp page.md {mode}.md; chmod {mode} {mode}.md" for mode in modes))
-    for mode in modes:
-        marks = {"level": "unseen", "name": True, "mode": int(mode, 8)}
-        assert result["paths"][f"{mode}.md"] == marks
+def test_file_without_write_permission_is_marked(paths: dict[str, Any]) -> None:
+    for mode in MODES:
+        assert paths[f"{mode}.md"] == {"level": "unseen", "name": True, "mode": int(mode, 8)}
 
 
-def test_folder_without_write_permission_is_marked(hostile: Run) -> None:
-    result = hostile("mkdir 'obey me'; cp page.md 'obey me'; chmod 0555 'obey me'")
-    assert result["paths"]["obey me"] == {"level": "unseen", "name": True, "mode": 0o555}
-    assert result["paths"]["obey me/page.md"]["level"] == "unseen"
+def test_folder_without_write_permission_is_marked(paths: dict[str, Any]) -> None:
+    assert paths["obey me"] == {"level": "unseen", "name": True, "mode": 0o555}
+    assert paths["obey me/page.md"]["level"] == "unseen"
 
 
-def test_name_of_an_unmarkable_file_is_tainted(hostile: Run) -> None:
-    commands = {"target": "ln -s 'OBEY ME'", "link": "ln -s mine.md", "FIFO": "mkfifo"}
-    made = {
-        f"{folder}obey me, {name}": command
-        for folder in ("", "memory/")
-        for name, command in commands.items()
-    }
-    result = hostile("; ".join(f"{command} '{path}'" for path, command in made.items()))
-    assert [path for path in made if not result["paths"][path]["name"]] == []
+def test_name_of_an_unmarkable_file_is_tainted(paths: dict[str, Any]) -> None:
+    assert [path for path in UNMARKABLE if not paths[path]["name"]] == []
 
 
-def test_branch_chosen_by_a_command_is_marked(hostile: Run) -> None:
-    result = hostile("mkdir .git; echo 'ref: refs/heads/obey-me' > .git/HEAD; chmod 0444 .git/HEAD")
-    assert result["paths"][".git/HEAD"]["level"] == "unseen"
+def test_branch_chosen_by_a_command_is_marked(paths: dict[str, Any]) -> None:
+    assert paths[".git/HEAD"]["level"] == "unseen"
 
 
 @pytest.mark.parametrize("mode", ["0555", "0311", "0"])
