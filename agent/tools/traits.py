@@ -121,7 +121,7 @@ def label_parts(label: str, tool: str, arguments: Mapping[str, Any]) -> tuple[La
     Without the arguments that the label names, only the tool is named.
     """
     fields = _FIELD.findall(label)
-    values = {name: text for name in fields if (text := _value(arguments.get(name)))}
+    values = {name: text for name in fields if (text := _value(arguments.get(name))).strip()}
     if not label or (fields and not values):
         label, values = PLAIN_LABEL, {TOOL: tool}
     # The pieces at odd positions are names of fields.
@@ -140,7 +140,7 @@ def label_parts(label: str, tool: str, arguments: Mapping[str, Any]) -> tuple[La
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    return "" if value is None else str(value).strip()
+    return "" if value is None else str(value)
 
 
 def _words(text: str, *, is_first: bool) -> Iterator[LabelPart]:

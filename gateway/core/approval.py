@@ -11,6 +11,7 @@ from agent.approvals import Answer, ApprovalRequest, QuestionOption, Scope
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.serialization import dumps
+from gateway.core.markdown import join_lines
 from gateway.core.messages import Button, Route
 
 State = Literal["open", "once", "session", "always", "deny", "expired", "withdrawn"]
@@ -97,7 +98,7 @@ def title_of(request: ApprovalRequest) -> str:
     subject = request.command or next(
         (str(request.arguments[key]) for key in _TELLING if request.arguments.get(key)), ""
     )
-    line = " ".join(f"{request.tool} {subject}".split())
+    line = join_lines(f"{request.tool} {subject}")
     return line if len(line) <= _MAX_TITLE_CHARS else f"{line[: _MAX_TITLE_CHARS - 1]}…"
 
 

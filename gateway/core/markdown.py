@@ -8,6 +8,8 @@ _ESCAPES = {ord(char): f"\\{char}" for char in "\\`*_<>~|#"}
 # Line starts that make a list, a rule or a heading.
 _FIRST = re.compile(r"^(\s*)(?:([-+=])|(\d{1,9})([.)]))")
 
+# Line break with the blanks around it.
+_BREAK = re.compile(r"\s*[\n\r]\s*")
 # Start of a block of code, possibly in a quotation or a list.
 _FENCE = re.compile(r"(?P<within>(?:[ \t>]|[-*+] |\d{1,9}[.)] )*)(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
 
@@ -17,12 +19,19 @@ def escape_markdown(text: str) -> str:
     return "\n".join(map(_line, text.split("\n")))
 
 
+def join_lines(text: str) -> str:
+    """Return the text on one line; blanks that are not at a line break stay."""
+    return _BREAK.sub(" ", text.strip("\r\n"))
+
+
 def code(text: str) -> str:
     """Return one line of inline code that shows the text as it is."""
-    line = " ".join(text.split())
+    line = join_lines(text)
     fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
-    # Without a blank, the fence and its content would run into each other.
-    gap = " " if line.startswith("`") or line.endswith("`") else ""
+    # Without a blank, the fence and its content would run into each other; and of a content with
+    # blanks at both ends, Markdown drops one of each.
+    is_padded = line.startswith(" ") and line.endswith(" ") and line.strip() != ""
+    gap = " " if line.startswith("`") or line.endswith("`") or is_padded else ""
     return f"{fence}{gap}{line}{gap}{fence}"
 
 
@@ -56,6 +65,8 @@ def _leaves(line: str, within: str) -> bool:
 
 def _line(text: str) -> str:
     plain = text.translate(_ENTITIES | _ESCAPES)
+    if plain.endswith(" "):  # Markdown drops blanks at the end of a line.
+        plain = f"{plain[:-1]}&#32;"
     return _FIRST.sub(lambda match: _first(*match.groups()), plain)
 
 

@@ -84,7 +84,7 @@ def code(text: str, *, keep_end: bool = False) -> str:
 
     `keep_end` shortens at the start, because the end of a path says more.
     """
-    text = " ".join(text.split())
+    text = markdown.join_lines(text)
     if len(text) > _WHAT_CHARS:
         text = f"…{text[1 - _WHAT_CHARS :]}" if keep_end else f"{text[: _WHAT_CHARS - 1]}…"
     return markdown.code(text)

@@ -13,6 +13,7 @@ from agent.records import frozen
 from agent.text.visible import escape_for_approval, escape_invisible
 from agent.tools.traits import TOOL, LabelPart, label_parts
 from agent.types import ToolKind, Usage
+from gateway.core.markdown import join_lines
 from gateway.presenter.text import (
     MAX_LINE_CHARS,
     last_printed,
@@ -196,7 +197,7 @@ def _fitted(title: Sequence[LabelPart]) -> tuple[LabelPart, ...]:
     room = MAX_LINE_CHARS
     parts: list[LabelPart] = []
     for part in title:
-        text = " ".join(part.text.split()) if part.argument else part.text
+        text = join_lines(part.text) if part.argument else part.text
         text = shorten(text, max(room, 1))
         room -= len(text)
         parts.append(LabelPart(escape_invisible(text), part.argument))

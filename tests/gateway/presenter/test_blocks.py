@@ -6,6 +6,7 @@ import pytest
 
 from agent import events
 from agent.i18n import use_locale
+from agent.tools.traits import TOOL
 from agent.turn.tool_catalog import started_event
 from agent.types import Result, ToolCall, ToolKind, Usage
 from gateway.presenter.blocks import (
@@ -338,3 +339,14 @@ def test_growing_durations_have_no_tenths() -> None:
 
 def test_colours_of_programs_are_dropped() -> None:
     assert without_ansi("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x1b\\link\x07") == "red link\\u{7}"
+
+
+@pytest.mark.parametrize("path", ["notes ", " notes", "a  b", "a\n"])
+def test_title_contains_the_path_exactly(path: str) -> None:
+    title = call_title("read_file", {"path": path}, "read", "Reading {path}")
+    assert [part.text for part in title if part.argument == "path"] == [path]
+
+
+def test_title_without_visible_arguments_names_the_tool() -> None:
+    title = call_title("read_file", {"path": " "}, "read", "Reading {path}")
+    assert [part.text for part in title if part.argument == TOOL] == ["read_file"]
