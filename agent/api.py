@@ -13,6 +13,7 @@ from agent.events import Event
 from agent.i18n import t
 from agent.per_loop import run_blocking
 from agent.providers.base import Provider
+from agent.providers.effort import ReasoningEffort
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt
@@ -61,7 +62,7 @@ class CallOptions(AgentOptions, total=False):
     tool_choice: str | None
     initial_messages: Sequence[Message]
     max_iterations: int | None
-    thinking: bool | None
+    effort: ReasoningEffort | None
 
 
 async def run(
@@ -145,7 +146,7 @@ def _prepare(
     if turn.get("session") is not None and "history" not in values:
         home = Path(os.environ.get("KORE_HOME") or "~/.kore").expanduser()
         values["history"] = JsonlHistory(home / "chats")
-    limits = {name: values.pop(name, None) for name in ("max_iterations", "thinking")}
+    limits = {name: values.pop(name, None) for name in ("max_iterations", "effort")}
     set_limits = {name: value for name, value in limits.items() if value is not None}
     values["settings"] = replace(values.get("settings") or AgentSettings(), **set_limits)
     return Agent(model, **values), cast(RunOptions, turn)

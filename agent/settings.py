@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
 from agent.security.sandbox.unconfined import Unconfined
@@ -123,7 +124,7 @@ class SubagentLimits:
 class AgentSettings:
     """Limits and defaults. `call_timeout_s` limits one tool call, `max_iterations` model calls.
 
-    `thinking` asks models to think, or not to; None leaves the choice to them. `secrets` are values
+    `effort` says how hard models think; None means each model's default. `secrets` are values
     that never appear in an event, result or message, like the models' keys; ordinary words are not
     redacted (see `agent.security.secret_values`). Content of projects in `trusted_folders` counts
     as the owner's text; elsewhere, and outside of the workspace, it counts as a stranger's. With
@@ -134,7 +135,7 @@ class AgentSettings:
     max_iterations: int = 200
     temperature: float | None = None
     max_tokens: int | None = None
-    thinking: bool | None = None
+    effort: ReasoningEffort | None = None
     call_timeout_s: float = 900
     tools: ToolSettings = field(default_factory=ToolSettings)
     subagents: SubagentLimits = field(default_factory=SubagentLimits)

@@ -40,6 +40,7 @@ class RequestPrefix:
     temperature: float | None
     max_tokens: int | None
     options: Mapping[str, Any]
+    cache_key: str | None
     room: ContextBudget
     gauge: TokenCalibration
     counted_as: str
@@ -87,4 +88,5 @@ class RequestPrefix:
             self.temperature,
             self.max_tokens,
             self.options,
+            cache_key=self.cache_key,
         )

@@ -49,7 +49,8 @@ class ModelRequest:
     `messages` contains no system message; `system` is the whole prompt. `messages` must be valid
     (see `history.repair`); `tools` keeps its order within a session, so that each request is a
     byte-identical continuation of the previous one. `adaptations` are changes after refusals: names
-    of optional body fields to leave out, `REPLAYED_THOUGHTS` and `RENAMED_LIMIT`.
+    of optional body fields to leave out, `REPLAYED_THOUGHTS` and `RENAMED_LIMIT`. `cache_key` names
+    the conversation to vendors that look for its beginning in their caches by such a key.
     """
 
     model: str
@@ -60,6 +61,7 @@ class ModelRequest:
     max_tokens: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     adaptations: frozenset[str] = frozenset()
+    cache_key: str | None = None
 
 
 class Provider(Protocol):

@@ -24,7 +24,7 @@ from agent.events import ModelEvent, Notice, Reply, TextDelta, ToolCallDelta
 from agent.i18n import mark_for_translation, t
 from agent.prompts import load_prompt
 from agent.providers.base import REPLAYED_THOUGHTS, ClosingProvider, ModelRequest
-from agent.providers.model_settings import without_thinking
+from agent.providers.effort import EFFORT, without_effort
 from agent.providers.optional_parts import (
     NEWEST_PICTURES,
     PICTURE_PARTS,
@@ -230,10 +230,9 @@ class CapabilityFallback:
                 return request
         elif self._refuse(part for part in _parts(request) if not isinstance(part, Image)):
             return request
-        if request.options.get("thinking") is False:
+        if request.options.get(EFFORT) == "none":
             raise exc
-        options = without_thinking(request.options)
-        return replace(request, options={**options, "thinking": False})
+        return replace(request, options={**request.options, EFFORT: "none"})
 
     def _refuse(self, parts: Iterable[Part]) -> bool:
         """Remember refused parts; return whether any of them was new."""
@@ -263,7 +262,7 @@ class CapabilityFallback:
             if THOUGHTS in omitted:
                 messages = [_without_thoughts(message) for message in messages]
             if THINKING in omitted:
-                request = replace(request, options=without_thinking(request.options))
+                request = replace(request, options=without_effort(request.options))
             if fields := omitted - _NOT_FIELDS:
                 request = replace(request, adaptations=request.adaptations | fields)
         return request if messages is request.messages else replace(request, messages=messages)

@@ -3,10 +3,12 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
 
 # Vendors name a snapshot by its date; the facts of the model apply to it.
@@ -20,19 +22,28 @@ class ModelFacts:
     """Facts about a model; None means unknown.
 
     `window_tokens` is the size of the context window, `reply_tokens` the longest reply. `images`
-    and `reasoning` say whether the model sees pictures and thinks.
+    and `reasoning` say whether the model sees pictures and thinks, `efforts` how hard it can think
+    (empty: unknown). `project` are the settings to use for work in a project, by their names in
+    `ModelSettings`.
     """
 
     window_tokens: int | None = None
     reply_tokens: int | None = None
     images: bool | None = None
     reasoning: bool | None = None
+    efforts: tuple[ReasoningEffort, ...] = ()
+    project: Mapping[str, Any] = field(default_factory=dict)
 
 
 def facts_of(vendor: str, model: str) -> ModelFacts:
     row = listed_row(vendor, model)
     return ModelFacts(
-        row.get("window_tokens"), row.get("reply_tokens"), row.get("images"), row.get("reasoning")
+        row.get("window_tokens"),
+        row.get("reply_tokens"),
+        row.get("images"),
+        row.get("reasoning"),
+        tuple(row.get("efforts", ())),
+        row.get("project", {}),
     )
 
 

@@ -4,16 +4,17 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import field, fields, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from agent.errors import ConfigError
 from agent.events import ModelEvent, Notice
 from agent.i18n import t
 from agent.providers.base import ModelRequest
+from agent.providers.effort import EFFORTS, ReasoningEffort
 from agent.records import frozen
 
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+Verbosity = Literal["low", "medium", "high"]
+_VERBOSITIES: tuple[Verbosity, ...] = get_args(Verbosity)
 _RANGES = {
     "temperature": (0, 2),
     "top_p": (0, 1),
@@ -47,6 +48,7 @@ class ModelSettings:
     presence_penalty: float | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: ReasoningEffort | None = None
+    verbosity: Verbosity | None = None
     tool_choice: str | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
@@ -64,8 +66,10 @@ class ModelSettings:
             type(self.max_tokens) is int and self.max_tokens > 0
         ):
             raise _bad("max_tokens", t("a count above 0"), self.max_tokens)
-        if self.reasoning_effort not in (None, *_EFFORTS):
-            raise _bad("reasoning_effort", ", ".join(_EFFORTS), self.reasoning_effort)
+        if self.reasoning_effort not in (None, *EFFORTS):
+            raise _bad("reasoning_effort", ", ".join(EFFORTS), self.reasoning_effort)
+        if self.verbosity not in (None, *_VERBOSITIES):
+            raise _bad("verbosity", ", ".join(_VERBOSITIES), self.verbosity)
         if self.parallel_tool_calls not in (None, True, False):
             raise _bad("parallel_tool_calls", "True, False", self.parallel_tool_calls)
         if self.tool_choice is not None and not (
@@ -120,17 +124,6 @@ class ModelSettings:
 def is_forced(tool_choice: object) -> bool:
     """Return whether the model has to call a tool."""
     return tool_choice not in (None, "auto", "none")
-
-
-def asks_for_thoughts(options: Mapping[str, Any]) -> bool:
-    effort = options.get("reasoning_effort")
-    return bool(options.get("thinking")) or effort not in (None, "none")
-
-
-def without_thinking(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without those about thinking."""
-    silent = ("thinking", "reasoning_effort")
-    return {name: value for name, value in options.items() if name not in silent}
 
 
 class UnsupportedSettings:

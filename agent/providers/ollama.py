@@ -10,6 +10,7 @@ from agent.events import ModelEvent, Reply, ToolCallDelta
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
+from agent.providers.effort import EFFORT, ReasoningEffort, nearest_effort
 from agent.providers.http.json_stream import JsonObject, NdjsonParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
@@ -34,11 +35,10 @@ _KEY = "ollama"
 # Fields of the body itself; every other setting is an option of the model.
 _FIELDS = frozenset({"format", "keep_alive", "logprobs", "think", "top_logprobs"})
 # Settings without a field in this API; `tool_choice` "none" leaves out the tools instead.
-UNSUPPORTED = frozenset({"parallel_tool_calls", "tool_choice"})
+UNSUPPORTED = frozenset({"parallel_tool_calls", "tool_choice", "verbosity"})
 # Without `num_ctx`, Ollama silently cuts off the beginning of the conversation.
 _REQUIRED = frozenset({"model", "num_ctx", "options", "stream"})
-# Efforts outside the three levels.
-_LEVELS = {"minimal": "low", "xhigh": "high", "max": "high"}
+_LEVELS: tuple[ReasoningEffort, ...] = ("low", "medium", "high")
 
 
 class OllamaRequestEncoder:
@@ -79,14 +79,11 @@ class OllamaRequestEncoder:
             request_options.pop(name, None)
         if "stop_sequences" in request_options:
             request_options["stop"] = request_options.pop("stop_sequences")
-        thinking = request_options.pop("thinking", None)
-        if (effort := request_options.pop("reasoning_effort", None)) is not None:
-            level = _LEVELS.get(effort, effort)
-            fields["think"] = level if level != "none" else False
-        elif isinstance(thinking, bool):
-            # This family supports only levels. https://docs.ollama.com/capabilities/thinking
-            levels = "gpt-oss" in request.model
-            fields["think"] = ("high" if thinking else "low") if levels else thinking
+        if (effort := request_options.pop(EFFORT, None)) is not None:
+            # Only this family has levels, and no other switch.
+            # https://docs.ollama.com/capabilities/thinking
+            has_levels = "gpt-oss" in request.model
+            fields["think"] = nearest_effort(effort, _LEVELS) if has_levels else effort != "none"
         options = {
             "num_ctx": self._context_tokens,
             "temperature": request.temperature,

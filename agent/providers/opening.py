@@ -11,8 +11,10 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.capability_fallback import CapabilityFallback
+from agent.providers.effort import ReasoningEffort
 from agent.providers.http.private_address import SILENCE_TIMEOUT_S, is_private_host
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
+from agent.providers.model_facts import facts_of
 from agent.providers.optional_parts import ServerMemory
 from agent.providers.registry import (
     ModelConfig,
@@ -152,7 +154,7 @@ def _openai_chat(
 
     endpoint = _openai_endpoint(config, vendor, "/chat/completions")
     transport = _openai_transport(config, endpoint, deadlines)
-    dialect = dialect_of(config, vendor)
+    dialect = replace(dialect_of(config, vendor), efforts=_efforts(config, vendor))
     return OpenAICompatibleProvider(endpoint, transport, dialect=dialect, deadlines=deadlines)
 
 
@@ -164,7 +166,18 @@ def _openai_responses(
     endpoint = _openai_endpoint(config, vendor, PATH)
     transport = _openai_transport(config, endpoint, deadlines)
     plain = (config.model_id,) if config.reasoning is False else ()
-    return OpenAIResponsesProvider(endpoint, transport, deadlines=deadlines, plain_models=plain)
+    return OpenAIResponsesProvider(
+        endpoint,
+        transport,
+        deadlines=deadlines,
+        efforts=_efforts(config, vendor),
+        plain_models=plain,
+    )
+
+
+def _efforts(config: ModelConfig, vendor: Vendor) -> tuple[ReasoningEffort, ...]:
+    """Return the efforts that the model supports, else those of its vendor; empty if unknown."""
+    return facts_of(vendor.name, config.model_id).efforts or vendor.dialect.efforts
 
 
 def _openai_endpoint(config: ModelConfig, vendor: Vendor, path: str) -> Endpoint:
@@ -198,7 +211,9 @@ def dialect_of(config: ModelConfig, vendor: Vendor) -> Dialect:
     """Return the vendor's dialect; at another address, only its common features."""
     if is_own_address(config, vendor):
         return vendor.dialect
-    return replace(vendor.dialect, max_tokens_name="max_tokens", null_content=False)
+    return replace(
+        vendor.dialect, max_tokens_name="max_tokens", null_content=False, takes_cache_key=False
+    )
 
 
 def _anthropic(config: ModelConfig, vendor: Vendor, deadlines: Deadlines) -> ClosingProvider:

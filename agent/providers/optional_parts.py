@@ -19,7 +19,7 @@ from agent.errors import (
     WrongLimitName,
 )
 from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
-from agent.providers.model_settings import without_thinking
+from agent.providers.effort import without_effort
 from agent.types import Image, RedactedThinking, Thinking
 
 # Parts that are not single body fields; other parts are named after their field.
@@ -268,9 +268,9 @@ def _groups(
     if pictured:
         yield frozenset({PICTURES})
     has_thoughts = any(isinstance(p, Thinking | RedactedThinking) for p in _parts(request))
-    thinks = without_thinking(request.options) != request.options
+    thinks = without_effort(request.options) != request.options
     if isinstance(provider, HasOptionalFields):
-        quiet = replace(request, options=without_thinking(request.options), tools=())
+        quiet = replace(request, options=without_effort(request.options), tools=())
         bare = replace(quiet, options={}, temperature=None, max_tokens=None)
         fields = provider.optional_fields(replace(quiet, tools=request.tools)) - {TOOLS}
         own = provider.optional_fields(bare)

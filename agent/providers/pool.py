@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from agent.errors import ConfigError
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Cooldowns, KeyRef
+from agent.providers.model_facts import facts_of
+from agent.providers.model_settings import ModelSettings
 from agent.providers.opening import deadlines_of, open_provider
 from agent.providers.optional_parts import ServerMemory
 from agent.providers.pricing import tariff_of
@@ -28,7 +30,8 @@ from agent.security.secret_values import secrets_in_map
 class OpenModel:
     """A model ready for requests; `model` is the vendor's name for it.
 
-    `patience_s` is the longest silence allowed for a slow server; 0 for other servers.
+    `patience_s` is the longest silence allowed for a slow server; 0 for other servers. `project`
+    are the model's settings for work in a project, unless others are chosen.
     """
 
     provider: ClosingProvider
@@ -39,6 +42,7 @@ class OpenModel:
     tariff: Tariff | None = None
     fallback_tariffs: tuple[Tariff, ...] = ()
     patience_s: float = 0
+    project: ModelSettings | None = None
 
 
 @dataclass(slots=True)
@@ -144,6 +148,7 @@ class ModelPool:
             tariff_of(config),
             tuple(map(tariff_of, fallbacks)),
             deadlines.first_byte_s if deadlines.is_final else 0,
+            ModelSettings(**facts_of(config.vendor, config.model_id).project),
         )
 
     def _candidates(self, config: ModelConfig, rank: int) -> list[ModelCandidate]:

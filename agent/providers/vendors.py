@@ -1,10 +1,11 @@
 """Known vendors: addresses, key variables and dialects."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
 
 CONTEXT_TOKENS = 128_000
@@ -17,10 +18,12 @@ class Dialect:
     `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
     replies of models that did not think: without it, some vendors refuse the whole conversation.
     `replay_details` sends back OpenRouter's `reasoning_details`, and `replay_extra` the
-    `extra_content` that a vendor attached to a tool call (Gemini's thought signatures). `thinking`
-    and `no_thinking` are the body fields that switch reasoning on and off. `null_content` allows
-    null as the text of a reply that only calls tools; the chat templates of some servers fail on
-    it.
+    `extra_content` that a vendor attached to a tool call (Gemini's thought signatures). `efforts`
+    are the supported levels of reasoning; empty for all. A vendor that only switches reasoning on
+    and off has the body fields for it in `thinking` and `no_thinking` instead. `nests_effort`
+    places the effort in an object. `null_content` allows null as the text of a reply that only
+    calls tools; the chat templates of some servers fail on it. `takes_cache_key`: requests with
+    the same `prompt_cache_key` reach the server that holds their common beginning in its cache.
     """
 
     max_tokens_name: str = "max_tokens"
@@ -29,8 +32,11 @@ class Dialect:
     replay_reasoning: bool = False
     replay_extra: bool = False
     replay_details: bool = False
+    efforts: tuple[ReasoningEffort, ...] = ()
+    nests_effort: bool = False
     thinking: Mapping[str, Any] = field(default_factory=dict)
     no_thinking: Mapping[str, Any] = field(default_factory=dict)
+    takes_cache_key: bool = False
 
     @property
     def key(self) -> str:
@@ -62,8 +68,7 @@ class Vendor:
     address_variable: str | None = None
 
 
-_EFFORT = {"reasoning_effort": "high"}
-_EFFORTS = Dialect(thinking=_EFFORT)
+_EFFORTS = Dialect(efforts=("none", "low", "medium", "high"))
 _THINKING = Dialect(
     replay_reasoning=True,
     thinking={"thinking": {"type": "enabled"}},
@@ -77,10 +82,10 @@ _TABLE = (
         "openai",
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
-        "gpt-5-mini",
+        "gpt-6-luna",
         400_000,
         responses=True,
-        dialect=Dialect(max_tokens_name="max_completion_tokens", thinking=_EFFORT),
+        dialect=Dialect(max_tokens_name="max_completion_tokens", takes_cache_key=True),
         address_variable="OPENAI_BASE_URL",
     ),
     # https://platform.claude.com/docs/en/api/overview
@@ -88,7 +93,7 @@ _TABLE = (
         "anthropic",
         "https://api.anthropic.com/v1",
         ("ANTHROPIC_API_KEY",),
-        "claude-haiku-4-5",
+        "claude-haiku-5-5",
         200_000,
         protocol="anthropic",
     ),
@@ -97,10 +102,10 @@ _TABLE = (
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        "gemini-3.5-flash",
+        "gemini-3.6-flash",
         1_000_000,
         version="v1beta/openai",
-        dialect=Dialect(replay_extra=True, thinking=_EFFORT),
+        dialect=Dialect(replay_extra=True, efforts=("none", "minimal", "low", "medium", "high")),
     ),
     # https://api-docs.deepseek.com/quick_start/your_first_api_call
     Vendor(
@@ -117,7 +122,7 @@ _TABLE = (
         "openrouter/auto",
         dialect=Dialect(
             replay_details=True,
-            thinking={"reasoning": {"effort": "high"}},
+            nests_effort=True,
             no_thinking={"reasoning": {"enabled": False}},
         ),
     ),
@@ -128,13 +133,14 @@ _TABLE = (
         ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
         "kimi-k2.6",
         256_000,
-        dialect=_THINKING,
+        # https://platform.kimi.ai/docs/api/chat
+        dialect=replace(_THINKING, takes_cache_key=True),
     ),
     Vendor(
         "zhipu",
         "https://open.bigmodel.cn/api/paas/v4",
         ("ZHIPU_API_KEY", "ZHIPUAI_API_KEY"),
-        "glm-5.2",
+        "glm-5.3",
         version=None,
         dialect=_THINKING,
     ),

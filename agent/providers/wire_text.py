@@ -36,6 +36,7 @@ class RequestHeadCache:
             options,
             tuple(map(id, tools)),
             request.adaptations,
+            request.cache_key,
         )
         entry = self._cache.get(key)
         if entry is not None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.providers.effort import EFFORTS, ReasoningEffort, read_effort
 from agent.records import frozen
 from agent.text import frontmatter
 from agent.text.visible import escape_line
@@ -13,7 +14,6 @@ from agent.text.visible import escape_line
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 # Fields with an effect, or with information for people.
@@ -30,9 +30,9 @@ class Skill:
 
     `body` is the text for the model, `folder` contains its files. `is_for_model` and
     `is_for_people` say who may invoke it; `runs_apart` means as a sub-agent, the one named `agent`.
-    `arguments` are the names of its arguments in order. `model` and `effort` (low, medium, high,
-    xhigh, max) are preferences; `paths` are the files it applies to. `remarks` describe problems. A
-    skill that is not `is_own` came with a plugin, so its text is untrusted.
+    `arguments` are the names of its arguments in order. `model` and `effort` are preferences;
+    `paths` are the files it applies to. `remarks` describe problems. A skill that is not `is_own`
+    came with a plugin, so its text is untrusted.
     """
 
     name: str
@@ -46,15 +46,10 @@ class Skill:
     model: str | None = None
     argument_hint: str = ""
     arguments: tuple[str, ...] = ()
-    effort: str | None = None
+    effort: ReasoningEffort | None = None
     paths: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     is_own: bool = True
-
-    @property
-    def thinking(self) -> bool | None:
-        """True or False when the effort turns thinking on or off; None leaves it to the model."""
-        return None if self.effort in (None, "medium") else self.effort != "low"
 
 
 def read_skill(raw: bytes, folder: Path) -> Skill | None:
@@ -78,10 +73,10 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
         notes.append(f'the name "{name}" is not that of its folder')
     unknown = [field for field in document.fields if _fold(field) not in map(_fold, _FIELDS)]
     notes += [f'the field "{field[:40]}" has no effect' for field in unknown]
-    effort = _line(fields.get("effort")).casefold()
-    if effort and effort not in EFFORTS:
-        notes.append(f'the effort "{effort[:40]}" is not one of {", ".join(EFFORTS)}')
-        effort = ""
+    level = _line(fields.get("effort")).casefold()
+    effort = read_effort(level)
+    if level and effort is None:
+        notes.append(f'the effort "{level[:40]}" is not one of {", ".join(EFFORTS)}')
     if _fold("allowed-tools") in fields:
         notes.append("allowed-tools has no effect: a skill never grants permissions")
     return Skill(
@@ -94,7 +89,7 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
         runs_apart=_line(fields.get("context")).casefold() == "fork",
         agent=_line(fields.get("agent")) or None,
         model=_line(fields.get("model")) or None,
-        effort=effort or None,
+        effort=effort,
         paths=_words(fields.get("paths")),
         argument_hint=_line(fields.get(_fold("argument-hint"))),
         arguments=_words(fields.get("arguments")),

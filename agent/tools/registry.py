@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -100,11 +101,24 @@ def canonical(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
             continue
         target = aliases.get(name, name)
         renamed.setdefault(target if target in properties else name, value)
+    for name, names in traits.item_aliases.items():
+        if isinstance(items := renamed.get(name), list):
+            renamed[name] = [_renamed_item(item, names) for item in items]
     if isinstance(paths := renamed.get("paths"), str):
         renamed["paths"] = [paths]
     if isinstance(words := renamed.get("command"), list) and all(isinstance(w, str) for w in words):
         renamed["command"] = _line(words)
     return _window(renamed) if "line_start" in properties else renamed
+
+
+def _renamed_item(item: Any, names: Mapping[str, str]) -> Any:
+    if not isinstance(item, dict):
+        return item
+    renamed = {name: value for name, value in item.items() if name not in names}
+    for name, value in item.items():
+        if name in names:
+            renamed.setdefault(names[name], value)
+    return renamed
 
 
 def _line(words: list[str]) -> str:
@@ -132,6 +146,8 @@ def _count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+# Namespace that models of OpenAI and Google put in front of a function's name.
+_NAMESPACE = re.compile(r"(functions|tools|default_api)[.:/]")
 # Share of the model's window that tools of a source may take in each request.
 _SOURCED_SHARE = 0.1
 # Add the source of a session's tools to the existing source.
@@ -332,7 +348,10 @@ class ToolRegistry:
         if name in self._called:
             return self._tools[self._called[name]]
         spelled = folded(name)
-        return self._tools.get(self._folded.get(spelled) or self._aliases.get(spelled, ""))
+        tool = self._tools.get(self._folded.get(spelled) or self._aliases.get(spelled, ""))
+        if tool is None and (match := _NAMESPACE.match(name)):
+            return self.find(name[match.end() :])
+        return tool
 
     def traits(self, name: str) -> ToolTraits:
         """Return the traits of the tool with this name or alias, or `UNKNOWN`."""

@@ -16,11 +16,19 @@ _SENTENCE_CHARS = 2_000
 
 
 def parameters(**kinds: str) -> JsonSchema:
-    """Return the JSON schema of an object from `name="type"`; a trailing `?` makes it optional."""
-    properties = {name: {"type": kind.rstrip("?")} for name, kind in kinds.items()}
+    """Return the JSON schema of an object from `name="type"`.
+
+    A trailing `?` makes an argument optional; `"one|two"` allows these words only.
+    """
+    properties = {name: _kind_schema(kind.rstrip("?")) for name, kind in kinds.items()}
     required = [name for name, kind in kinds.items() if not kind.endswith("?")]
     schema = {"type": "object", "properties": properties}
     return {**schema, "required": required} if required else schema
+
+
+def _kind_schema(kind: str) -> JsonSchema:
+    words = kind.split("|")
+    return {"type": "string", "enum": words} if len(words) > 1 else {"type": kind}
 
 
 def properties_of(schema: JsonSchema) -> Mapping[str, Any]:
@@ -46,8 +54,9 @@ class ArgumentSchema:
     def read(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments without optional ones that are null.
 
-        A string that contains a number, a list or the like is converted where the schema requires
-        it. Raises ToolError for an argument that the tool does not have.
+        Values are converted where their meaning is certain: a string of a number or list, a list of
+        one string for that string, an enumerated word in other case, and a string for an object
+        with one required string. Raises ToolError for an argument that the tool does not have.
         """
         properties = properties_of(self._schema)
         required = self._schema.get("required")
@@ -105,12 +114,44 @@ def _clipped(sentence: str) -> str:
 
 
 def _coerced(value: Any, schema: Any) -> Any:
-    """Return the value converted to the schema's type, if a string or number represents it."""
+    """Return the value in the form that the schema requires, if its meaning is certain."""
     kind = schema.get("type") if isinstance(schema, Mapping) else None
-    kind = kind if isinstance(kind, str) else None
-    if isinstance(value, float) and kind == "integer" and value.is_integer():
-        return int(value)
-    if not isinstance(value, str) or kind not in _JSON_TYPES:
+    match value:
+        case str() if kind == "string":
+            return _enumerated(value, schema.get("enum"))
+        case [str(text)] if kind == "string":
+            return _enumerated(text, schema.get("enum"))
+        case str() if kind == "object" and (name := _only_required_text(schema)):
+            read = _parsed(value, "object")
+            return {name: value} if read is value else read
+        case str() if isinstance(kind, str):
+            value = _parsed(value, kind)
+        case float() if kind == "integer" and value.is_integer():
+            return int(value)
+    if isinstance(value, list) and kind == "array":
+        return [_coerced(item, schema.get("items")) for item in value]
+    return value
+
+
+def _enumerated(text: str, words: Any) -> str:
+    """Return the one of `words` that differs in case or surrounding space alone, else the text."""
+    choices = [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
+    if text in choices:
+        return text
+    return next((word for word in choices if word.casefold() == text.strip().casefold()), text)
+
+
+def _only_required_text(schema: Mapping[str, Any]) -> str | None:
+    """Return the name of an object's only required property, if that is a string."""
+    match schema.get("required"):
+        case [str(name)] if properties_of(schema).get(name) == {"type": "string"}:
+            return name
+    return None
+
+
+def _parsed(value: str, kind: str) -> Any:
+    """Return the JSON in a string if it is of this kind, else the string."""
+    if kind not in _JSON_TYPES:
         return value
     try:
         read = json.loads(value.strip().lower() if kind == "boolean" else value)

@@ -47,7 +47,8 @@ class ToolTraits:
       name, `{tool}` with the tool; its arguments distinguish one call from another.
     - `paths`: files of a call, from arguments under the tool's own names.
     - `aliases`, `argument_aliases`: names that models trained elsewhere use for the tool, folded
-      (see `folded`), and for its arguments. `ignored_arguments` have no effect.
+      (see `folded`), and for its arguments. `item_aliases`: the same for fields of the objects in
+      a list. `ignored_arguments` have no effect.
     - `claude_names`, `claude_arguments`: names in command hooks written for Claude Code.
     - `quiet`: a call is not announced while it runs.
     - `shows_file`: a result is the numbered text of a file.
@@ -64,6 +65,7 @@ class ToolTraits:
     paths: Callable[[Arguments], Sequence[str]] = no_paths
     aliases: tuple[str, ...] = ()
     argument_aliases: Mapping[str, str] = field(default_factory=dict)
+    item_aliases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ignored_arguments: frozenset[str] = frozenset()
     claude_names: tuple[str, ...] = ()
     claude_arguments: Mapping[str, str] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from agent.events import FILTERED
 from agent.i18n import mark_for_translation, t
 from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
+from agent.providers.effort import EFFORT, ReasoningEffort
 from agent.providers.model_settings import is_forced
 from agent.providers.optional_parts import is_unexplained
 from agent.providers.usage import Tariff, UsageMeter, UsageTotals
@@ -59,7 +60,7 @@ class ModelCallConfig:
 
     A `tool_choice` in `options` that forces a call applies until the first call. `redactor` cleans
     the model's output. `exposure` decides which links the output may contain; without it, links are
-    unchanged.
+    unchanged. `cache_key` is that of `ModelRequest`.
     """
 
     provider: Provider
@@ -68,7 +69,7 @@ class ModelCallConfig:
     tools: Sequence[ToolSpec]
     temperature: float | None = None
     max_tokens: int | None = None
-    thinking: bool | None = None
+    effort: ReasoningEffort | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     hooks: "HookChain | None" = None
     tracing: "TurnTracing | None" = None
@@ -76,11 +77,12 @@ class ModelCallConfig:
     exposure: TaintState | None = None
     tariff: Tariff | None = None
     fallback_tariffs: Sequence[Tariff] = ()
+    cache_key: str | None = None
 
     def request_options(self, *, has_called: bool) -> dict[str, Any]:
         options = dict(self.options)
-        if self.thinking is not None:
-            options["thinking"] = self.thinking
+        if self.effort is not None:
+            options[EFFORT] = self.effort
         if has_called and is_forced(options.get("tool_choice")):
             # Forcing a call in every request would never let the turn end.
             del options["tool_choice"]
@@ -390,6 +392,7 @@ class AgentLoop:
             call.temperature,
             call.max_tokens,
             self._call.request_options(has_called=any(message.tool_calls for message in self._new)),
+            cache_key=call.cache_key,
         )
 
     async def _execute(self, *, resumed: bool = False) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agent.context.system_prompt import SystemPrompt, Workspace
 from agent.context.token_budget import TokenCalibration
 from agent.prompts import render_prompt
+from agent.providers.effort import ReasoningEffort
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
 from agent.providers.usage import InMemoryMeter, UsageMeter
@@ -88,7 +89,7 @@ class TurnRequest:
     messages: Sequence[Message]
     permissions: Permissions
     model: str | None = None
-    thinking: bool | None = None
+    effort: ReasoningEffort | None = None
     max_iterations: int | None = None
     known: Mapping[str, ToolResult] = field(default_factory=dict)
     trimmed: bool = False

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent import events
@@ -50,6 +51,7 @@ from agent.types import Context, Message, Result, Stopping, ToolCall, assistant
 if TYPE_CHECKING:
     from agent.turn.project_changes import TurnChanges
 
+_CACHE_KEY_DIGITS = 32
 T = TypeVar("T")
 _SILENCE = mark_for_translation("The model returned no answer. Try again, or choose another model.")
 
@@ -222,6 +224,9 @@ class AgentTurn:
         wishes = task.model_settings or ModelSettings()
         if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
             _check_tool_choice(wishes.tool_choice, tools)
+        effort = task.effort or wishes.reasoning_effort or agent.settings.effort
+        if agent.workspace.is_project(here.workspace):
+            wishes = wishes.over(opened.project)
         hooks = None
         if task.hooks:
             hooks = HookChain(task.hooks, here, toolbox, self._hook_context)
@@ -234,7 +239,7 @@ class AgentTurn:
                 wishes.temperature, _first(opened.temperature, agent.settings.temperature)
             ),
             max_tokens=wishes.max_tokens or opened.max_tokens or agent.settings.max_tokens,
-            thinking=_first(task.thinking, agent.settings.thinking),
+            effort=effort,
             options=wishes.options(),
             hooks=hooks,
             tracing=self._tracing,
@@ -242,6 +247,8 @@ class AgentTurn:
             exposure=None if task.is_data else task.exposure,
             tariff=opened.tariff,
             fallback_tariffs=opened.fallback_tariffs,
+            # A vendor need not know who its users talk to.
+            cache_key=sha256(here.session.encode()).hexdigest()[:_CACHE_KEY_DIGITS],
         )
         if task.summary is not None:
             task.exposure.recall(task.summary.words, task.summary.taint)
@@ -307,6 +314,7 @@ class AgentTurn:
             temperature=call.temperature,
             max_tokens=call.max_tokens,
             options=call.request_options(has_called=True),
+            cache_key=call.cache_key,
             room=room,
             gauge=agent.gauge,
             counted_as=counted_as(opened),

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent.i18n import mark_for_translation, t
+from agent.providers.effort import EFFORTS
 from agent.security.policy.base import MODES
 from gateway.control.declaration import SCOPES
 from gateway.core.channel_table import CHANNELS, DEFAULT_CHANNEL
@@ -149,7 +150,11 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
     add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
-    add("--thinking", action="store_true", help="ask the model to think before it answers")
+    add(
+        "--effort",
+        choices=EFFORTS,
+        help="how hard the model thinks before it answers",
+    )
     permission_group = parser.add_mutually_exclusive_group()
     permission_group.add_argument(
         "-y",

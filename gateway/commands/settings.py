@@ -1,11 +1,12 @@
-"""Commands for a chat's answers: mode, model, thinking, queue, verbose, language."""
+"""Commands for a chat's answers: mode, model, effort, queue, verbose, language."""
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Literal, get_args
 
 from agent.errors import ConfigError
 from agent.i18n import ENGLISH, LANGUAGES, language_of, mark_for_translation, t, use_locale
+from agent.providers.effort import EFFORTS, read_effort
 from agent.providers.registry import PROFILES
 from agent.security.policy.base import MODES, PermissionMode, is_mode
 from gateway.commands import is_command
@@ -17,7 +18,7 @@ from gateway.core.records import QueueMode, Trace
 from gateway.sessions.mode_choice import choose_mode
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import choices, sessions
-from gateway.store.repositories.conversations.choices import Choice, StoredChoices
+from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.delivery import inbox
 from gateway.turns.agents.profiles import MAIN, with_model
 from gateway.turns.agents.styles import load_styles
@@ -313,52 +314,59 @@ def _shorten(text: str) -> str:
     return code(line if len(line) <= _MAX_WAITING_CHARS else f"{line[: _MAX_WAITING_CHARS - 1]}…")
 
 
-_THINKING_WORDS: Mapping[str, tuple[Choice[Any], str | None]] = {
-    "on": (choices.THINKING, "on"),
-    "off": (choices.THINKING, "off"),
-    "default": (choices.THINKING, None),
-    "show": (choices.THINKING_DISPLAY, "shown"),
-    "hide": (choices.THINKING_DISPLAY, "hidden"),
-}
+def effort_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
+    return [KeyboardChoice(effort, "effort", effort, of_session=True) for effort in EFFORTS]
 
 
-@chat_command("thinking", "show or set thinking, and whether you see it", group=MODEL, position=40)
-def answer_thinking(call: CommandCall, tx: Transaction) -> str:
-    """Show or choose thinking in this conversation, and whether thoughts are displayed."""
-    session_choices = _choices_of(call, tx)
-    is_flag_set = bool(call.message.options.thinking)
-    general = call.services.agent.settings.thinking
+@chat_command(
+    "effort",
+    "show or set how hard the model thinks",
+    group=MODEL,
+    position=40,
+    choices=effort_choices,
+)
+def answer_effort(call: CommandCall, tx: Transaction) -> str:
+    """Show or choose the effort of the model in this conversation."""
     word = call.argument.casefold()
-    words = ", ".join(f"`{name}`" for name in _THINKING_WORDS)
-    usage = t("`/thinking` accepts {known}.", known=words)
-    current = _thinking_text(session_choices, general, is_flag_set=is_flag_set)
+    levels = ", ".join(f"`{name}`" for name in (*EFFORTS, "default"))
+    usage = t("`/effort` accepts {levels}.", levels=levels)
+    general = call.services.agent.settings.effort
     if not word:
-        return f"{current} {usage}"
+        effort = call.message.options.effort or _choices_of(call, tx).get(choices.EFFORT)
+        return f"{_effort_text(effort or general)} {usage}"
+    effort = read_effort(word)
+    if effort is None and word != "default":
+        return usage
+    choices.put(tx, call.begun_session(tx), choices.EFFORT, effort)
+    return _effort_text(effort or general)
+
+
+def _effort_text(effort: str | None) -> str:
+    level = t("model default") if effort is None else f"`{effort}`"
+    return t("Effort in this conversation: {level}.", level=level)
+
+
+_THINKING_WORDS: Mapping[str, Literal["shown", "hidden"]] = {"show": "shown", "hide": "hidden"}
+
+
+@chat_command("thinking", "show or hide the model's thoughts", group=MODEL, position=41)
+def answer_thinking(call: CommandCall, tx: Transaction) -> str:
+    """Show or choose whether screens show the thoughts in this conversation."""
+    word = call.argument.casefold()
+    usage = t("`/thinking` accepts `show` and `hide`; `/effort` sets how hard the model thinks.")
+    if not word:
+        return f"{_thinking_text(_choices_of(call, tx))} {usage}"
     if word not in _THINKING_WORDS:
-        return f"{usage} {current}"
+        return usage
     session = call.begun_session(tx)
-    if is_flag_set:
-        # The terminal drops its flag after this command.
-        choices.put(tx, session, choices.THINKING, "on")
-    choices.put(tx, session, *_THINKING_WORDS[word])
-    return _thinking_text(choices.load(tx, session), general)
+    choices.put(tx, session, choices.THINKING_DISPLAY, _THINKING_WORDS[word])
+    return _thinking_text(choices.load(tx, session))
 
 
-def _thinking_text(
-    session_choices: StoredChoices, general: bool | None, *, is_flag_set: bool = False
-) -> str:
-    is_on = general if session_choices.thinking is None else session_choices.thinking
-    words = {
-        True: mark_for_translation("on"),
-        False: mark_for_translation("off"),
-        None: mark_for_translation("model default"),
-    }
-    return t(
-        "Thinking in this conversation: {wanted}, shown."
-        if session_choices.shows_thinking
-        else "Thinking in this conversation: {wanted}, hidden.",
-        wanted=t(words[is_flag_set or is_on]),
-    )
+def _thinking_text(session_choices: StoredChoices) -> str:
+    if session_choices.shows_thinking:
+        return t("Thoughts are shown in this conversation.")
+    return t("Thoughts are hidden in this conversation.")
 
 
 _TRACE_MEANINGS: dict[Trace, str] = {

@@ -207,9 +207,16 @@ COMMANDS = {
         group="Model",
         takes_time=True,
     ),
+    "effort": ChatCommand(
+        "effort",
+        mark_for_translation("show or set how hard the model thinks"),
+        "settings.answer_effort",
+        group="Model",
+        choices="settings.effort_choices",
+    ),
     "thinking": ChatCommand(
         "thinking",
-        mark_for_translation("show or set thinking, and whether you see it"),
+        mark_for_translation("show or hide the model's thoughts"),
         "settings.answer_thinking",
         group="Model",
     ),

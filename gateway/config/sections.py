@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
+from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from gateway.config.setting import Setting
@@ -79,12 +80,12 @@ class AgentSection(Section):
     max_tokens: Annotated[
         Whole | None, Setting("maximum length of one reply", reload="at_once", is_harmless=True)
     ] = None
-    thinking: Annotated[
-        Flag | None,
+    effort: Annotated[
+        ReasoningEffort | None,
         Setting(
-            "`true`: ask models to think before they answer; `false`: ask them not to; null: the "
-            "model decides",
-            see="models.md#thinking",
+            "how hard models think before they answer: `none`, `minimal`, `low`, `medium`, `high`, "
+            "`xhigh` or `max`; null: the model's default",
+            see="models.md#effort",
             reload="at_once",
             is_harmless=True,
         ),

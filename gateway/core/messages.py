@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Literal, get_args
 
+from agent.providers.effort import ReasoningEffort, read_effort
 from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import Taint
@@ -89,8 +90,10 @@ class Media:
 
 
 _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("thinking", "auto", "unattended", "by_model"), (bool,)),
-    **dict.fromkeys(("model", "mode", "cwd", "start_folder", "session", "full_access"), (str,)),
+    **dict.fromkeys(("auto", "unattended", "by_model"), (bool,)),
+    **dict.fromkeys(
+        ("model", "effort", "mode", "cwd", "start_folder", "session", "full_access"), (str,)
+    ),
     **dict.fromkeys(("agent", "project"), (dict,)),
     "max_iterations": (int,),
     "max_cost_usd": (int, float),
@@ -101,7 +104,7 @@ _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
 class MessageOptions:
     """Options of one message, which apply to all work that it causes.
 
-    The choices of a terminal's sender: `model`, `thinking`, `auto` (ask nothing), `mode`, the tools
+    The choices of a terminal's sender: `model`, `effort`, `auto` (ask nothing), `mode`, the tools
     to allow or not, `unattended` (no one can be asked), `agent` (the agent definition to use),
     `cwd`, `start_folder` (the folder inside `cwd` where relative paths start), and limits. Data
     that the terminal sends along: `project` (news of the folder) and `run` (commands that the
@@ -113,7 +116,7 @@ class MessageOptions:
     """
 
     model: str | None = None
-    thinking: bool = False
+    effort: ReasoningEffort | None = None
     auto: bool = False
     mode: str | None = None
     full_access: str | None = field(default=None, repr=False)
@@ -164,6 +167,7 @@ class MessageOptions:
         for name in ("allowed_tools", "disallowed_tools"):
             if name in data:
                 values[name] = tuple(data[name]) if isinstance(data[name], list) else ()
+        values["effort"] = read_effort(values.get("effort"))
         values["run"] = tuple(item for item in _list(data, "run") if isinstance(item, dict))
         values["taint"] = tuple(item for item in _list(data, "taint") if item in get_args(Taint))
         values["speakers"] = tuple(

@@ -23,7 +23,7 @@ from gateway.store.repositories.jobs import CatchUp, Job
 TEXT_LIMIT_CHARS = 4_000
 # Options that a terminal chose for a single message; they do not carry over to jobs.
 _LASTING = (
-    *("cwd", "start_folder", "agent", "model", "thinking", "allowed_tools", "disallowed_tools"),
+    *("cwd", "start_folder", "agent", "model", "effort", "allowed_tools", "disallowed_tools"),
     *("max_iterations", "max_cost_usd"),
 )
 

@@ -127,7 +127,7 @@ class ServerQuoteReader:
 
 @frozen
 class SkillCalls:
-    """Implements `PromptContributor`: the text, model and thinking of an invoked skill.
+    """Implements `PromptContributor`: the text, model and effort of an invoked skill.
 
     The message of a resumed turn contains the text already.
     """
@@ -160,7 +160,7 @@ class SkillCalls:
         return invocation_in(message.content, skills)
 
     def _apply_settings(self, draft: TurnDraft, skill: Skill) -> None:
-        """Apply the model and the thinking of a skill that belongs to the owner."""
+        """Apply the model and the effort of a skill that belongs to the owner."""
         if not skill.is_own or skill.runs_apart:
             return
         if skill.model is not None and draft.claim.messages[-1].model is None:
@@ -169,8 +169,8 @@ class SkillCalls:
             draft.audience = replace(audience, model=model)
             if note:
                 self.agent.models.tell(note)
-        if skill.thinking is not None:
-            draft.thinking = skill.thinking
+        if skill.effort is not None:
+            draft.effort = skill.effort
 
     def _may_use_skills(self, claim: TurnClaim, message: InboundMessage) -> bool:
         """Return whether the sender may use skills without approval.

@@ -9,6 +9,7 @@ from agent.context.focused_files import describe_eviction
 from agent.context.project.context import ContextUpdate
 from agent.events import Evicted, SessionCreated
 from agent.prompts import render_prompt
+from agent.providers.effort import ReasoningEffort
 from agent.run.prompt import PromptDraft, PromptEntry, compose_prompt
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -30,11 +31,11 @@ _LOUD = frozenset({"voice", "audio", "video_note", "video"})
 
 @dataclass(slots=True, kw_only=True)
 class TurnDraft(PromptDraft):
-    """Prompt of a turn that the gateway runs; `thinking` is None for the model's default."""
+    """Prompt of a turn that the gateway runs; `effort` is None for the model's default."""
 
     claim: TurnClaim
     folder: FolderIdentity
-    thinking: bool | None = None
+    effort: ReasoningEffort | None = None
 
 
 def build_user_message(

@@ -20,7 +20,7 @@ from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.working_folder import take_folder
 from gateway.store.port import Store
-from gateway.store.repositories.conversations.choices import MODEL
+from gateway.store.repositories.conversations.choices import EFFORT, MODEL
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask
@@ -98,7 +98,7 @@ class TurnRequests:
             folder=folder,
             upto=store.window.head,
             taint=claim.taint,
-            thinking=True if message.options.thinking else claim.choices.thinking,
+            effort=message.options.effort or claim.choices.get(EFFORT),
             is_resumed=claim.resumed,
             reads_workspace=not is_subagent,
             # A terminal describes its folder to the model in its messages.
@@ -132,7 +132,7 @@ class TurnRequests:
             model=audience.model,
             persona=audience.persona,
             memory_text=store.memory_text,
-            thinking=draft.thinking,
+            effort=draft.effort,
             max_iterations=message.options.max_iterations,
             known=results,
             trimmed=window.trimmed,

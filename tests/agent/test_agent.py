@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from agent.errors import (
 )
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.http.transport import Endpoint
+from agent.providers.model_settings import ModelSettings
 from agent.providers.openai.provider import OpenAICompatibleProvider
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.retry import RetryingProvider
 from agent.providers.scripted import ScriptedProvider
+from agent.providers.vendors import VENDORS
 from agent.run.history import JsonlHistory, MemoryHistory
 from agent.security.policy.base import MODES, PermissionMode
 from agent.security.policy.engine import DefaultPolicy
@@ -743,3 +746,25 @@ async def test_project_is_described_once_and_then_its_changes(tmp_path: Path) ->
     assert "main.py" not in second
     assert "new.py" in third
     assert "A small shop." not in third
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "is_project", "sent"),
+    [
+        ("openai/gpt-6-luna", None, True, {"reasoning_effort": "medium", "verbosity": "low"}),
+        ("openai/gpt-6-luna", "max", True, {"reasoning_effort": "max", "verbosity": "low"}),
+        ("openai/gpt-6-luna", None, False, {}),
+        ("anthropic/claude-opus-5-5", None, True, {"reasoning_effort": "high"}),
+        ("mistral/other", None, True, {}),
+    ],
+)
+def test_model_has_settings_of_its_own_for_projects(
+    model: str, effort: Any, is_project: bool, sent: Mapping[str, str], tmp_path: Path
+) -> None:
+    environ = {name: "k" for vendor in VENDORS.values() for name in vendor.key_variables}
+    opened = ModelPool(model, environ=environ).open()
+    recorder = ScriptedProvider(["done"])
+    agent, _ = scripted(["done"], tmp_path, settings=AgentSettings(project=is_project))
+    agent.models._open["m"] = replace(opened, provider=recorder)
+    asyncio.run(agent.run("hi", model="m", model_settings=ModelSettings(reasoning_effort=effort)))
+    assert dict(recorder.requests[0].options) == sent

@@ -168,13 +168,13 @@ async def test_mode_decides_about_approval(tmp_path: Path, mode: PermissionMode,
 
 async def test_run_overrides_single_settings(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("list_dir")), "done"])
-    settings = kore.AgentSettings(temperature=0.5, max_iterations=9, thinking=False)
+    settings = kore.AgentSettings(temperature=0.5, max_iterations=9, effort="none")
     result = await kore.run(
-        "go", model=model, workspace=tmp_path, settings=settings, max_iterations=1, thinking=True
+        "go", model=model, workspace=tmp_path, settings=settings, max_iterations=1, effort="high"
     )
     assert result.stopped == "max_iterations"
     (request,) = model.requests
-    assert (request.temperature, request.options["thinking"]) == (0.5, True)
+    assert (request.temperature, request.options["reasoning_effort"]) == (0.5, "high")
 
 
 async def test_model_or_profile_can_be_chosen_per_turn(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ async def test_history_of_other_models_is_accepted(bench: Bench) -> None:
 
 async def test_thinking_is_separated_from_text(bench: Bench) -> None:
     bench.script(ReplyScript(reasoning="hm, well", text="Yes"))
-    events = await bench.events(replace(ASKED, options={"thinking": True}))
+    events = await bench.events(replace(ASKED, options={"reasoning_effort": "high"}))
     thoughts = [event for event in events if isinstance(event, ThinkingDelta)]
     assert "".join(event.text for event in thoughts) == "hm, well"
     assert thoughts[-1].chars == len("hm, well")

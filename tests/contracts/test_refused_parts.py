@@ -38,7 +38,7 @@ FULL = ModelRequest(
     (PICTURED,),
     (TOOL,),
     temperature=0.5,
-    options={"thinking": True, "top_p": 0.9, "extra_body": EXTRA},
+    options={"reasoning_effort": "high", "top_p": 0.9, "extra_body": EXTRA},
 )
 
 # Public reports of error messages from vendors and servers, most of them about an image. None names

@@ -7,14 +7,15 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.model_settings import asks_for_thoughts, is_forced, without_thinking
+from agent.providers.effort import EFFORT, asks_for_thoughts, without_effort
+from agent.providers.model_settings import is_forced
 from agent.providers.wire_text import (
     RequestHeadCache,
     encode_json,
@@ -47,7 +48,7 @@ _MIN_THINKING_TOKENS = 1_024
 _EFFORT_TOKENS = {"minimal": 1_024, "low": 2_048, "high": 16_000, "xhigh": 24_000, "max": 32_000}
 # Efforts with another name here. https://platform.claude.com/docs/en/build-with-claude/effort
 _LEVELS = {"minimal": "low", "xhigh": "max"}
-_UNSUPPORTED = frozenset({"seed", "frequency_penalty", "presence_penalty"})
+_UNSUPPORTED = frozenset({"seed", "frequency_penalty", "presence_penalty", "verbosity"})
 _KEY = "anthropic"
 _CACHE_CONTROL = "cache_control"
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
@@ -83,7 +84,7 @@ class AnthropicRequestEncoder:
         once.
         """
         if not _may_think(request):
-            request = replace(request, options=without_thinking(request.options))
+            request = replace(request, options=without_effort(request.options))
         turns = [
             (role, b",".join(filter(None, map(_blocks, group))))
             for role, group in groupby(request.messages, _role)
@@ -114,11 +115,11 @@ class AnthropicRequestEncoder:
         }
         tool_choice, effort = (
             options.pop("tool_choice", None),
-            options.pop("reasoning_effort", None),
+            options.pop(EFFORT, None),
         )
         parallel = options.pop("parallel_tool_calls", None)
         extra_body = options.pop("extra_body", None) or {}
-        thinking = _thinking(request, options.pop("thinking", None), effort)
+        thinking = _thinking(request, effort)
         if is_forced(tool_choice) and request.tools and _thinks(thinking):
             # The API accepts only one of them.
             thinking = {"type": "disabled"}
@@ -174,17 +175,15 @@ def _tool_choice(choice: str | None, parallel: bool | None) -> dict[str, Any] | 
     return data
 
 
-def _thinking(request: ModelRequest, option: object, effort: str | None) -> object:
+def _thinking(request: ModelRequest, effort: str | None) -> dict[str, Any] | None:
     """Return the field `thinking`; None leaves the choice to the model."""
-    if effort is not None:
-        option = effort != "none"
-    if not isinstance(option, bool):
-        return option
-    if not option:
+    if effort is None:
+        return None
+    if effort == "none":
         return {"type": "disabled"}
     if is_adaptive(request.model):
         return {"type": "adaptive", "display": "summarized"}
-    tokens = _EFFORT_TOKENS.get(effort or "", _THINKING_TOKENS)
+    tokens = _EFFORT_TOKENS.get(effort, _THINKING_TOKENS)
     budget = min(tokens, (request.max_tokens or _THOUGHTFUL_REPLY_TOKENS) // 2)
     if budget < _MIN_THINKING_TOKENS:
         return None
@@ -210,8 +209,8 @@ def _may_think(request: ModelRequest) -> bool:
     return "thinking" in begins["type"]
 
 
-def _thinks(thinking: object) -> bool:
-    return isinstance(thinking, dict) and thinking.get("type") != "disabled"
+def _thinks(thinking: Mapping[str, Any] | None) -> bool:
+    return thinking is not None and thinking["type"] != "disabled"
 
 
 def _role(message: Message) -> str:

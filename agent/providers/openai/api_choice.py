@@ -9,6 +9,7 @@ from agent.errors import NeedsResponses, NotFound
 from agent.events import ModelEvent, Notice
 from agent.i18n import t
 from agent.providers.base import ModelRequest
+from agent.providers.effort import EFFORT
 from agent.providers.openai.provider import OpenAICompatibleProvider
 
 if TYPE_CHECKING:
@@ -79,6 +80,5 @@ class OpenAIApiChoice:
                 self._responses = self._open_responses()
             return self._responses.stream(request)
         if request.model in self._without_reasoning:
-            options = {name: value for name, value in request.options.items() if name != "thinking"}
-            request = replace(request, options=options | {"reasoning_effort": "none"})
+            request = replace(request, options={**request.options, EFFORT: "none"})
         return self._chat.stream(request)

@@ -13,6 +13,7 @@ from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
+from agent.providers.effort import EFFORT, ReasoningEffort, nearest_effort
 from agent.providers.vendors import Dialect
 from agent.providers.wire_text import (
     RequestHeadCache,
@@ -129,7 +130,10 @@ class OpenAIRequestEncoder:
         tool_choice, parallel = options.pop("tool_choice", None), options.pop(_PARALLEL, None)
         if "stop_sequences" in options:
             options["stop"] = options.pop("stop_sequences")
-        fields |= self._reasoning(options)
+        if (effort := options.pop(EFFORT, None)) is not None:
+            fields |= self._reasoning(effort)
+        if request.cache_key and self._dialect.takes_cache_key:
+            fields["prompt_cache_key"] = request.cache_key
         fields |= {name: value for name, value in options.items() if value is not None}
         if request.tools:
             fields["tools"] = [function_of(tool) for tool in request.tools]
@@ -139,24 +143,15 @@ class OpenAIRequestEncoder:
                 fields[_PARALLEL] = parallel
         return without_omitted(fields | extra_body, request)
 
-    def _reasoning(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Remove `thinking` and `reasoning_effort` from the options and return their fields."""
-        thinking = options.get("thinking")
-        effort = options.pop("reasoning_effort", None)
-        if effort is None and not isinstance(thinking, bool):
-            return {}
-        options.pop("thinking", None)
+    def _reasoning(self, effort: ReasoningEffort) -> dict[str, Any]:
+        """Return the fields for an effort."""
         dialect = self._dialect
-        if effort is None:
-            return dict(dialect.thinking if thinking else dialect.no_thinking)
         if effort == "none" and dialect.no_thinking:
             return dict(dialect.no_thinking)
-        if "reasoning" in dialect.thinking:
-            return {"reasoning": {"effort": effort}}
-        if not dialect.thinking or "reasoning_effort" in dialect.thinking:
-            return {"reasoning_effort": effort}
-        # Vendors that only support on and off.
-        return dict(dialect.thinking)
+        if dialect.thinking:
+            return dict(dialect.thinking)
+        level = nearest_effort(effort, dialect.efforts)
+        return {"reasoning": {"effort": level}} if dialect.nests_effort else {EFFORT: level}
 
 
 def _tool_choice(choice: str) -> object:

@@ -199,6 +199,9 @@ class OpenAIResponseBuilder:
         same_id = [call for call in same if call_id and call.id == call_id]
         if same_id:
             return same_id[-1]
+        if not same and self._calls and not (call_id or name):
+            # Some servers count the pieces of arguments as calls of their own.
+            return self._calls[-1]
         if not same or (call_id and index is None):
             return None
         last = same[-1]

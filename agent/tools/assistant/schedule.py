@@ -42,7 +42,7 @@ class ScheduleTool:
     # The result declares the taint of a listing.
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(
-        action="string",
+        action="|".join(ACTIONS),
         when="string?",
         text="string?",
         prompt="boolean?",
@@ -85,10 +85,8 @@ async def _for_model(call: CallContext, work: Awaitable[T]) -> T:
 
 def _parse_request(args: Mapping[str, Any]) -> ScheduleRequest:
     """Parse the arguments. Raises `ToolError`."""
-    action = args["action"].strip().casefold()
+    action = args["action"]
     text, when = args.get("text", "").strip(), args.get("when", "").strip()
-    if action not in ACTIONS:
-        raise ToolError(f"schedule: action must be one of {', '.join(ACTIONS)}, found {action!r}.")
     if action == "add" and not (text and when):
         raise ToolError("schedule: add needs when and text.")
     if len(text) > TEXT_LIMIT_CHARS:

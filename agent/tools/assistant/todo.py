@@ -5,15 +5,16 @@ the list. It survives restarts with the conversation; `current` finds it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from contextlib import suppress
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
-from agent.security.policy.base import folded
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
+from agent.tools.registry import ToolRegistry
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
 
@@ -40,6 +41,7 @@ class Todo:
         label=mark_for_translation("Updating the to-do list"),
         aliases=("todowrite", "updateplan", "updatetodos"),
         argument_aliases={"todos": "items", "plan": "items"},
+        item_aliases={"items": dict.fromkeys(("step", "text", "task", "title"), "content")},
         claude_names=("TodoWrite",),
         quiet=True,
     )
@@ -73,16 +75,22 @@ def current(messages: Sequence[Message]) -> str | None:
 
     Compaction uses it, because the messages that it removes may contain the list.
     """
-    names = {Todo.name, *Todo.traits.aliases}
+    toolbox = _toolbox()
     failed = {m.tool_call_id for m in messages if m.role == "tool" and m.is_error}
     for message in reversed(messages):
         for call in reversed(message.tool_calls):
-            if folded(call.name) not in names or call.id in failed or not call.arguments:
+            tool = toolbox.find(call.name)
+            if tool is None or call.id in failed or not call.arguments:
                 continue
-            items = call.arguments.get("items", call.arguments.get("todos"))
-            if isinstance(items, list) and all(map(_is_item, items)):
-                return _render_items(items) or None
+            with suppress(ToolError):
+                return _render_items(toolbox.validate(tool, call.arguments)["items"]) or None
     return None
+
+
+@cache
+def _toolbox() -> ToolRegistry:
+    """Return a registry of this tool alone, which reads calls as any registry does."""
+    return ToolRegistry([Todo()])
 
 
 def _render_items(items: Iterable[Mapping[str, Any]]) -> str:
@@ -93,7 +101,3 @@ def _render_items(items: Iterable[Mapping[str, Any]]) -> str:
 
 def _status(item: Mapping[str, Any]) -> str:
     return str(item.get("status", "pending"))
-
-
-def _is_item(item: object) -> bool:
-    return isinstance(item, Mapping) and isinstance(item.get("content"), str)

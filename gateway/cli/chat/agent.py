@@ -150,7 +150,7 @@ def _has_piped_input() -> bool:
 def _options(args: argparse.Namespace) -> MessageOptions:
     return MessageOptions(
         model=args.model or None,
-        thinking=bool(args.thinking),
+        effort=args.effort,
         auto=bool(args.auto),
         mode=args.permission_mode or None,
         full_access=new_token() if args.full_access else None,

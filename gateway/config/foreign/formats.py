@@ -238,7 +238,7 @@ def _kodax(content: Mapping[str, Any]) -> ForeignConfig:
     elif provider:
         notes.append(t("provider: unknown {provider!r}", provider=provider))
     if isinstance(content.get("thinking"), bool):
-        values["agent", "thinking"] = content["thinking"]
+        values["agent", "effort"] = "high" if content["thinking"] else "none"
     _servers(content.get("mcpServers"), values, notes)
     known_keys = {"customProviders", "provider", "model", "thinking", "mcpServers"}
     return ForeignConfig(values, (*notes, *_unknown(content, known_keys)))

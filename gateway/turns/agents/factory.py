@@ -95,7 +95,7 @@ async def build_agent(
             max_iterations=settings.agent.max_iterations,
             temperature=settings.agent.temperature,
             max_tokens=settings.agent.max_tokens,
-            thinking=settings.agent.thinking,
+            effort=settings.agent.effort,
             tools=tools.with_full_access() if full_access else tools,
             subagents=limits_of(settings),
             secrets=secret_values(settings, os.environ),

@@ -12,7 +12,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.types import Image, Message, RedactedThinking, Text, Thinking, assistant, user
 
 TOOL = ToolSpec("exec", "Run.", {"properties": {"command": {"type": "string"}}})
-ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,), options={"thinking": True})
+ASKED = ModelRequest("m", "", (user("hi"),), (TOOL,), options={"reasoning_effort": "high"})
 CALL = '<tool name="exec">ls</tool>'
 
 
@@ -37,7 +37,11 @@ async def test_unsupported_thinking_is_dropped_with_a_notice() -> None:
     events = await events_of(provider)
     await events_of(provider)
     assert isinstance(events[0], Notice)
-    assert [dict(request.options) for request in model.requests] == [{"thinking": True}, {}, {}]
+    assert [dict(request.options) for request in model.requests] == [
+        {"reasoning_effort": "high"},
+        {},
+        {},
+    ]
 
 
 async def test_missing_tools_and_thinking_are_both_handled() -> None:
@@ -113,14 +117,16 @@ async def test_rejected_thinking_is_left_out_and_later_thinking_is_sent() -> Non
     assert first[1] is THOUGHT
     assert second[1].content == third[1].content == (Text("yes"),)
     assert third[3] is NEXT
-    assert all(request.options == {"thinking": True} for request in model.requests)
+    assert all(request.options == {"reasoning_effort": "high"} for request in model.requests)
 
 
 async def test_missing_thinking_is_replayed_if_the_provider_can() -> None:
     model = Remembering([BadThoughts("pass it back", missing=True), "one"])
     await events_of(CapabilityFallback(model))
     assert [REPLAYED_THOUGHTS in request.adaptations for request in model.requests] == [False, True]
-    assert [dict(request.options) for request in model.requests] == [{"thinking": True}] * 2
+    assert [dict(request.options) for request in model.requests] == [
+        {"reasoning_effort": "high"}
+    ] * 2
 
 
 async def test_unrepairable_thinking_is_disabled() -> None:
@@ -131,8 +137,8 @@ async def test_unrepairable_thinking_is_disabled() -> None:
     provider = CapabilityFallback(model)
     await events_of(provider)
     await events_of(provider, replace(ASKED, messages=(user("hi"), THOUGHT, user("and?"))))
-    wanted = [request.options["thinking"] for request in model.requests]
-    assert wanted == [True, False, True, True, False]
+    efforts = [request.options["reasoning_effort"] for request in model.requests]
+    assert efforts == ["high", "none", "high", "high", "none"]
 
 
 async def test_other_rejection_of_thinking_is_raised() -> None:

@@ -30,6 +30,7 @@ ALL = ModelSettings(
     presence_penalty=0.2,
     parallel_tool_calls=False,
     reasoning_effort="low",
+    verbosity="low",
     tool_choice="look",
     extra_body={"metadata": {"user": "ada"}},
 )
@@ -85,8 +86,9 @@ def test_effort_uses_the_field_of_the_vendor(vendor: str, effort: Any, field: An
 
 
 def test_responses_api_sends_supported_settings() -> None:
-    body = json.loads(ResponsesRequestEncoder({}, {}).body(request(ALL)))
-    assert body["reasoning"] == {"effort": "low"}
+    body = json.loads(ResponsesRequestEncoder().body(request(ALL)))
+    assert body["reasoning"] == {"effort": "low", "summary": "auto"}
+    assert body["text"] == {"verbosity": "low"}
     assert body["tool_choice"] == {"type": "function", "name": "look"}
     assert (body["top_p"], body["parallel_tool_calls"]) == (0.9, False)
     assert body["metadata"] == {"user": "ada"}
@@ -120,7 +122,7 @@ def test_older_claude_gets_a_budget_for_an_effort() -> None:
 
 def test_ollama_gets_options_and_no_tool_choice() -> None:
     body = json.loads(OllamaRequestEncoder(None).body(request(ALL)))
-    assert body["think"] == "low"
+    assert body["think"] is True
     assert (body["options"]["seed"], body["options"]["stop"]) == (7, ["END"])
     assert "tool_choice" not in {**body, **body["options"]}
     silent = ModelSettings(tool_choice="none")

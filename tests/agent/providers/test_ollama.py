@@ -31,16 +31,16 @@ def test_context_window_is_sent_as_num_ctx() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "wanted", "think"),
+    ("model", "effort", "think"),
     [
-        ("qwen3", True, True),
-        ("qwen3", False, False),
-        ("gpt-oss:20b", True, "high"),
-        ("gpt-oss:20b", False, "low"),
+        ("qwen3", "low", True),
+        ("qwen3", "none", False),
+        ("gpt-oss:20b", "max", "high"),
+        ("gpt-oss:20b", "none", "low"),
     ],
 )
-def test_thinking_is_switched_on_and_off(model: str, wanted: bool, think: object) -> None:
-    assert body(user("hi"), model=model, options={"thinking": wanted})["think"] == think
+def test_effort_becomes_a_level_or_a_switch(model: str, effort: str, think: object) -> None:
+    assert body(user("hi"), model=model, options={"reasoning_effort": effort})["think"] == think
     assert "think" not in body(user("hi"), model=model)
 
 

@@ -1,10 +1,14 @@
 """Resolution of model names to providers."""
 
+import re
+import tomllib
+
 import pytest
 
 from agent.errors import ConfigError
 from agent.providers.base import Provider
 from agent.providers.custom import CustomProvider
+from agent.providers.model_facts import TABLE, listed_row
 from agent.providers.opening import open_provider
 from agent.providers.registry import (
     ModelConfig,
@@ -219,7 +223,7 @@ def test_vendor_addresses_are_normalised() -> None:
     [
         ({}, [], "offline/echo"),
         ({}, ["llama3.2"], "ollama/llama3.2"),
-        ({"ANTHROPIC_API_KEY": "k"}, ["llama3.2"], "anthropic/claude-haiku-4-5"),
+        ({"ANTHROPIC_API_KEY": "k"}, ["llama3.2"], "anthropic/claude-haiku-5-5"),
         ({"GROQ_API_KEY": "k", "OPENAI_API_KEY": ""}, [], "groq/openai/gpt-oss-120b"),
     ],
 )
@@ -265,3 +269,26 @@ def test_registered_provider_is_found_by_name() -> None:
 def test_built_in_names_cannot_be_registered(name: str) -> None:
     with pytest.raises(ConfigError):
         register_provider(name, lambda config: ScriptedProvider([]))
+
+
+_VERSION = re.compile(r"\d+(?:[.-]\d+)*")
+
+
+def version_of(model: str) -> tuple[int, ...]:
+    numbers = _VERSION.search(model)
+    return tuple(map(int, re.split("[.-]", numbers[0]))) if numbers else ()
+
+
+def test_default_models_are_of_the_current_generation() -> None:
+    """No newer model of the vendor has a window as large and prices as low."""
+    table = tomllib.loads(TABLE.read_text("utf-8"))
+    for vendor in VENDORS.values():
+        default = listed_row(vendor.name, vendor.default_model or "")
+        window = default.get("window_tokens", vendor.context_tokens)
+        for model, row in table.get(vendor.name, {}).items() if default else ():
+            assert not (
+                version_of(model) > version_of(vendor.default_model or "")
+                and row.get("window_tokens", vendor.context_tokens) >= window
+                and row["input"] <= default["input"]
+                and row["output"] <= default["output"]
+            ), f"{vendor.name}: {vendor.default_model} is older and not better than {model}"

@@ -12,7 +12,9 @@ from agent.agent import Agent
 from agent.context.call_meter import CallMeter
 from agent.errors import LimitReached, Unavailable
 from agent.providers.base import ModelRequest
+from agent.providers.effort import EFFORTS
 from agent.providers.model_facts import TABLE
+from agent.providers.model_settings import ModelSettings
 from agent.providers.pricing import listed_price, tariff_of
 from agent.providers.registry import ModelConfig
 from agent.providers.retry import ModelCandidate, RetryingProvider
@@ -98,7 +100,9 @@ def test_listed_prices_are_plausible_and_of_known_vendors() -> None:
             result = _price(row)
             prices = {"input", "output", "cached", "above", "long"}
             facts = {"window_tokens", "reply_tokens", "images", "reasoning"}
-            assert set(row) <= prices | facts, (vendor, model)
+            assert set(row) <= prices | facts | {"efforts", "project"}, (vendor, model)
+            assert set(row.get("efforts", ())) <= set(EFFORTS), (vendor, model)
+            ModelSettings(**row.get("project", {}))
             assert len(facts & set(row)) in (0, 4), (vendor, model)
             assert row.get("reply_tokens", 1) <= row.get("window_tokens", 1), (vendor, model)
             assert result.input <= result.output <= pico(200), (vendor, model)

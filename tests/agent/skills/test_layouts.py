@@ -51,7 +51,7 @@ FIELDS = {
     "model": ("model: sonnet\n", ""),
     "inherit": ("model: inherit\n", ""),
     "effort": ("effort: high\n", ""),
-    "bad effort": ("effort: 9000\n", "not one of low"),
+    "bad effort": ("effort: 9000\n", "not one of none"),
     "paths": ('paths: "src/**/*.ts, lib/**"\n', ""),
     "paths as a list": ("paths:\n  - '*.py'\n  - '*.pyi'\n", ""),
     "hooks": ("hooks:\n  PreToolUse:\n    - matcher: Bash\n", "no effect"),

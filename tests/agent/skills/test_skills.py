@@ -121,9 +121,9 @@ def test_paths_model_and_effort_are_read(tmp_path: Path) -> None:
     write(tmp_path / "own" / "skills", "one", f"---\n{fields}\n---\nB")
     write(tmp_path / "own" / "skills", "two", "---\ndescription: d\neffort: huge\n---\nB")
     first, second = skills.load().values()
-    assert (first.paths, first.thinking, first.model) == (("src/*.ts", "docs/**"), True, "opus")
+    assert (first.paths, first.effort, first.model) == (("src/*.ts", "docs/**"), "high", "opus")
     assert first.remarks == ()
-    assert second.thinking is None
+    assert second.effort is None
     assert "huge" in second.remarks[0]
     assert "- one (only for src/*.ts, docs/**): d" in skills.listing(tmp_path)
 

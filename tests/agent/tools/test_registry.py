@@ -34,7 +34,7 @@ def test_every_spec_is_small(toolbox: ToolRegistry) -> None:
         "todo": 380,
         "ask_user": 440,
         "task": 470,
-        "schedule": 360,
+        "schedule": 385,
         "remember": 370,
     }.items():
         assert sizes.pop(name) <= limit
@@ -185,7 +185,7 @@ def test_invalid_argument_is_named_in_one_sentence(
 
 def test_huge_invalid_value_is_shortened(toolbox: ToolRegistry) -> None:
     with pytest.raises(ToolError) as caught:
-        toolbox.validate(toolbox.get("read_file"), {"path": ["x" * 10_000]})
+        toolbox.validate(toolbox.get("read_file"), {"path": {"x": "y" * 10_000}})
     assert len(str(caught.value)) < 150
 
 

@@ -12,7 +12,13 @@ from tests.agent.props import answers
 SCHEMA = ArgumentSchema(
     "note",
     parameters(
-        text="string?", n="integer?", x="number?", on="boolean?", items="array?", more="object?"
+        text="string?",
+        n="integer?",
+        x="number?",
+        on="boolean?",
+        items="array?",
+        more="object?",
+        action="add|list?",
     ),
 )
 
@@ -29,6 +35,9 @@ SCHEMA = ArgumentSchema(
         ("items", '["a", "b"]', ["a", "b"]),
         ("more", '{"a": 1}', {"a": 1}),
         ("text", "2", "2"),
+        ("text", ["2"], "2"),
+        ("action", " List", "list"),
+        ("action", ["add"], "add"),
         ("text", "true", "true"),
     ],
 )
@@ -52,6 +61,7 @@ def test_string_of_a_value_is_converted(name: str, written: Any, meant: Any) -> 
         ("items", '{"a": 1}'),
         ("more", "[1]"),
         ("text", 2),
+        ("text", ["a", "b"]),
     ],
 )
 def test_value_of_another_type_is_rejected(name: str, written: Any) -> None:
@@ -71,3 +81,8 @@ def test_value_of_another_type_is_rejected(name: str, written: Any) -> None:
 def test_list_of_words_becomes_a_command_line(words: list[str], line: str) -> None:
     tool = answers("exec")
     assert canonical(tool, {"command": words}) == {"command": line}
+
+
+def test_unknown_word_is_rejected_with_the_known_ones() -> None:
+    with pytest.raises(ToolError, match="note: action must be one of"):
+        SCHEMA.validate({"action": "delete"})

@@ -202,16 +202,16 @@ async def test_commands_show_the_options_of_the_terminal(
 ) -> None:
     other = ModelConfig("other", "offline/echo", context_tokens=50_000)
     models = ModelPool("offline/echo", known=(other,))
-    flags = {"options": {"model": "other", "thinking": True}}
+    flags = {"options": {"model": "other", "effort": "high"}}
     async with running(tmp_path, models, owner="chat:7") as parts:
-        for n, word in enumerate(("/model", "/status", "/context", "/thinking"), start=1):
+        for n, word in enumerate(("/model", "/status", "/context", "/effort"), start=1):
             await take(parts, chat_message(word, **flags))
             await parts.platform.answers("1", n)
-        model, status, context, thinking = parts.platform.texts("1")
+        model, status, context, effort = parts.platform.texts("1")
         assert model.startswith("Model: `other`.")
         assert "Model: `other` (offline/echo)" in status
         assert "of 50,000 tokens" in context
-        assert "Thinking in this conversation: on" in thinking
+        assert "Effort in this conversation: `high`" in effort
 
 
 async def test_unconfigured_model_can_only_be_selected_by_the_owner(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_kodax_is_read_without_its_permission_mode(tmp_path: Path) -> None:
     settings = load(tmp_path, NEAR_KEY="sk-canary")
     assert models_by_name(settings) == {"near": "anthropic/small", "near:big": "anthropic/big"}
     assert settings.profiles.default == "near:big"
-    assert settings.agent.thinking is True
+    assert settings.agent.effort == "high"
     assert settings.model_list[0].api_key is not None
     assert settings.model_list[0].api_key.get_secret_value() == "sk-canary"
     assert settings.security.modes == {"cli": "ask"}

@@ -117,20 +117,23 @@ async def test_selected_model_is_used(gateway: GatewayProcess, chat: int) -> Non
     assert gateway.model.requests[-1].body["model"] == "fake"
 
 
-async def test_thinking_is_set_per_conversation(gateway: GatewayProcess, chat: int) -> None:
+async def test_effort_is_set_per_conversation(gateway: GatewayProcess, chat: int) -> None:
     async def effort() -> object:
         await gateway.answers_to(chat, "hi")
         return gateway.model.requests[-1].body.get("reasoning_effort")
 
     assert await effort() is None
-    assert "on, shown" in (await gateway.answers_to(chat, "/thinking on"))[-1]
+    assert "`high`" in (await gateway.answers_to(chat, "/effort HIGH"))[-1]
     assert await effort() == "high"
-    assert "on, hidden" in (await gateway.answers_to(chat, "/thinking hide"))[-1]
-    assert "accepts" in (await gateway.answers_to(chat, "/thinking a lot"))[-1]
-    assert "off, hidden" in (await gateway.answers_to(chat, "/thinking OFF"))[-1]
+    assert "accepts" in (await gateway.answers_to(chat, "/effort a lot"))[-1]
+    assert "model default" in (await gateway.answers_to(chat, "/effort default"))[-1]
     assert await effort() is None
+    assert "`low`" in (await gateway.answers_to(chat, "/effort low"))[-1]
     await gateway.answers_to(chat, "/new")
-    assert "model default, shown" in (await gateway.answers_to(chat, "/thinking"))[-1]
+    assert "model default" in (await gateway.answers_to(chat, "/effort"))[-1]
+    assert "hidden" in (await gateway.answers_to(chat, "/thinking hide"))[-1]
+    assert "`/effort` sets" in (await gateway.answers_to(chat, "/thinking on"))[-1]
+    assert "hidden" in (await gateway.answers_to(chat, "/thinking"))[-1]
 
 
 async def test_hidden_thinking_is_not_shown(gateway: GatewayProcess) -> None:

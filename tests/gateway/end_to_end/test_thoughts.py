@@ -21,7 +21,7 @@ def thinking(alone: GatewayProcess) -> GatewayProcess:
     names = {"claude": "anthropic/claude-opus-5", "fable": "anthropic/claude-fable-5-1"}
     names["other"] = "openai/other"
     models = [{"model_name": name, "model": model, **base} for name, model in names.items()]
-    alone.configure({"agent": {"model": "claude", "thinking": True}})
+    alone.configure({"agent": {"model": "claude", "effort": "high"}})
     config = json.loads(alone.config.read_text())
     alone.config.write_text(json.dumps({**config, "model_list": models}))
     return alone

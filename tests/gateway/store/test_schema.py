@@ -111,7 +111,7 @@ def test_choices_of_version_83_become_rows(engine: str, tmp_path: Path) -> None:
             "style": "terse",
             "queue": "steer",
             "trace": "full",
-            "thinking": "off",
+            "effort": "none",
             "thinking_display": "hidden",
         }
 

@@ -1,13 +1,12 @@
 """Provider for vendors with OpenAI's Responses API, over either transport."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
-from types import MappingProxyType
-from typing import Any
 
 from agent.errors import NoEncryptedReasoning
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
+from agent.providers.effort import ReasoningEffort
 from agent.providers.http.json_stream import SseParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
@@ -17,14 +16,13 @@ from agent.providers.openai.responses.response import ResponsesResponseBuilder
 from agent.providers.tool_calls import next_call_number
 
 PATH = "/responses"
-# https://platform.openai.com/docs/guides/reasoning
-THINKING: Mapping[str, Any] = MappingProxyType({"reasoning": {"effort": "high", "summary": "auto"}})
 
 
 class OpenAIResponsesProvider:
     """A `Provider` for one endpoint, whose path is `PATH`.
 
-    `plain_models` do not reason, and are not asked for encrypted reasoning.
+    `efforts` are the supported levels of reasoning; `plain_models` do not reason, and are not asked
+    for encrypted reasoning.
     """
 
     def __init__(
@@ -33,8 +31,7 @@ class OpenAIResponsesProvider:
         transport: Transport | None = None,
         *,
         deadlines: Deadlines | None = None,
-        thinking: Mapping[str, Any] = THINKING,
-        no_thinking: Mapping[str, Any] = MappingProxyType({}),
+        efforts: Sequence[ReasoningEffort] = (),
         plain_models: Iterable[str] = (),
     ) -> None:
         deadlines = deadlines or Deadlines()
@@ -42,7 +39,7 @@ class OpenAIResponsesProvider:
         self._client = StreamingClient(
             endpoint, transport or AiohttpTransport(endpoint, deadlines), deadlines
         )
-        self._encoder = ResponsesRequestEncoder(thinking, no_thinking, plain_models)
+        self._encoder = ResponsesRequestEncoder(efforts, plain_models)
         self._unsupported = UnsupportedSettings(UNSUPPORTED)
 
     @property

@@ -8,11 +8,12 @@ Body: https://platform.openai.com/docs/api-reference/responses/create
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.effort import EFFORT, ReasoningEffort, nearest_effort
 from agent.providers.wire_text import (
     RequestHeadCache,
     encode_json,
@@ -36,18 +37,14 @@ UNSUPPORTED = frozenset({"seed", "stop_sequences", "frequency_penalty", "presenc
 class ResponsesRequestEncoder:
     """Encoder of request bodies.
 
-    `thinking` and `no_thinking` are the body fields that switch reasoning on and off;
-    `plain_models` are not asked for encrypted reasoning.
+    `efforts` are the supported levels of reasoning; empty for all. `plain_models` are not asked for
+    encrypted reasoning.
     """
 
     def __init__(
-        self,
-        thinking: Mapping[str, Any],
-        no_thinking: Mapping[str, Any],
-        plain_models: Iterable[str] = (),
+        self, efforts: Sequence[ReasoningEffort] = (), plain_models: Iterable[str] = ()
     ) -> None:
-        self._thinking = thinking
-        self._no_thinking = no_thinking
+        self._efforts = efforts
         self._plain = set(plain_models)
         self._heads = RequestHeadCache(self._head)
 
@@ -87,6 +84,8 @@ class ResponsesRequestEncoder:
         extra_body = options.pop("extra_body", None) or {}
         tool_choice, parallel = options.pop("tool_choice", None), options.pop(_PARALLEL, None)
         fields |= self._options(options)
+        if request.cache_key:
+            fields["prompt_cache_key"] = request.cache_key
         if request.tools:
             fields["tools"] = [_function(tool) for tool in request.tools]
             if tool_choice is not None:
@@ -98,13 +97,18 @@ class ResponsesRequestEncoder:
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options under the names of this API."""
         fields: dict[str, Any] = {}
-        thinking = options.pop("thinking", None)
-        if isinstance(thinking, bool):
-            fields |= self._thinking if thinking else self._no_thinking
-        if (effort := options.pop("reasoning_effort", None)) is not None:
-            fields["reasoning"] = {**fields.get("reasoning", {}), "effort": effort}
+        if (effort := options.pop(EFFORT, None)) is not None:
+            level = nearest_effort(effort, self._efforts)
+            # Without a summary, people would not see what the model thinks.
+            summary = {} if level == "none" else {"summary": "auto"}
+            fields["reasoning"] = {"effort": level, **summary}
+        text = {}
         if (shape := options.pop("response_format", None)) is not None:
-            fields["text"] = {"format": _text_format(shape)}
+            text["format"] = _text_format(shape)
+        if (verbosity := options.pop("verbosity", None)) is not None:
+            text["verbosity"] = verbosity
+        if text:
+            fields["text"] = text
         return fields | {
             name: value
             for name, value in options.items()

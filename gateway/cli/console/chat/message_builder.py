@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from agent.i18n import current_locale
+from agent.providers.effort import EFFORTS
 from agent.records import frozen
 from agent.security.policy.base import is_mode
 from agent.serialization import safe_text
@@ -139,8 +140,8 @@ def _options_replaced_by(text: str) -> tuple[str, ...]:
             return ("model",)
         case ["/agent", _, *_]:
             return ("agent",)
-        case ["/thinking", "on" | "off" | "default", *_]:
-            return ("thinking",)
+        case ["/effort", level, *_] if level.casefold() in (*EFFORTS, "default"):
+            return ("effort",)
         case ["/plan" | "/auto", *_]:
             return ("mode", "auto", "full_access")
         case ["/mode", mode, *_] if is_mode(mode.casefold()):

@@ -10,6 +10,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from agent.i18n import t
+from agent.providers.effort import EFFORTS
 from agent.security.policy.base import MODES
 from gateway.cli.console.input.file_index import FileIndex
 from gateway.control.service import Service
@@ -24,7 +25,8 @@ _CHOICES: dict[str, Sequence[str]] = {
     "/mode": MODES,
     "/queue": get_args(QueueMode),
     "/verbose": get_args(Trace),
-    "/thinking": ("on", "off", "default", "show", "hide"),
+    "/effort": (*EFFORTS, "default"),
+    "/thinking": ("show", "hide"),
 }
 # Completion and its description.
 Word = tuple[str, str]

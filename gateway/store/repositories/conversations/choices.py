@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 from agent.events import Event, ThinkingDelta, ThinkingEnd
+from agent.providers.effort import EFFORTS, ReasoningEffort
 from agent.records import frozen
 from gateway.core.records import QueueMode, Trace
 from gateway.store.port import Transaction
@@ -35,10 +36,10 @@ AGENT = Choice[str]("agent")
 STYLE = Choice[str]("style")
 QUEUE: Choice[QueueMode] = Choice("queue", *get_args(QueueMode), carries_over=True)
 TRACE: Choice[Trace] = Choice("trace", *get_args(Trace), carries_over=True)
-THINKING = Choice[Literal["on", "off"]]("thinking", "on", "off")
+EFFORT: Choice[ReasoningEffort] = Choice("effort", *EFFORTS)
 THINKING_DISPLAY = Choice[Literal["shown", "hidden"]]("thinking_display", "shown", "hidden")
 CHOICES: tuple[Choice[Any], ...] = (
-    MODEL, AGENT, STYLE, QUEUE, TRACE, THINKING, THINKING_DISPLAY,
+    MODEL, AGENT, STYLE, QUEUE, TRACE, EFFORT, THINKING_DISPLAY,
 )  # fmt: skip
 
 
@@ -52,12 +53,6 @@ class StoredChoices:
         """Return the chosen value; None without a choice."""
         value = self.stored.get(choice.name)
         return cast("ValueT", value) if value is not None and choice.accepts(value) else None
-
-    @property
-    def thinking(self) -> bool | None:
-        """True if the model is asked to think; None without a choice."""
-        value = self.get(THINKING)
-        return None if value is None else value == "on"
 
     @property
     def shows_thinking(self) -> bool:

@@ -114,6 +114,7 @@ def prefix(model: str | None = None) -> RequestPrefix:
         temperature=None,
         max_tokens=None,
         options={},
+        cache_key=None,
         room=ContextBudget(8_000, 10, 10, 1_000),
         gauge=TokenCalibration(),
         counted_as="m",

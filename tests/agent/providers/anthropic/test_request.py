@@ -102,26 +102,28 @@ def test_thinking_is_replayed_only_to_its_vendor() -> None:
 )
 def test_newer_models_think_adaptively(model: str, adaptive: bool) -> None:
     assert is_adaptive(model) == adaptive
-    thinking = body(user("hi"), model=model, options={"thinking": True})["thinking"]
+    thinking = body(user("hi"), model=model, options={"reasoning_effort": "high"})["thinking"]
     assert thinking["type"] == ("adaptive" if adaptive else "enabled")
 
 
 def test_thinking_leaves_room_for_the_answer() -> None:
-    result = {"model": "claude-haiku-4-5", "options": {"thinking": True}}
+    result = {"model": "claude-haiku-4-5", "options": {"reasoning_effort": "high"}}
     sent = body(user("hi"), max_tokens=4000, **result)
     assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"] == 4000
     assert "thinking" not in body(user("hi"), max_tokens=500, **result)
 
 
 def test_thinking_can_be_disabled_or_left_to_the_model() -> None:
-    assert body(user("hi"), options={"thinking": False})["thinking"] == {"type": "disabled"}
+    assert body(user("hi"), options={"reasoning_effort": "none"})["thinking"] == {
+        "type": "disabled"
+    }
     assert "thinking" not in body(user("hi"))
 
 
 def test_temperature_is_sent_only_if_supported_without_thinking() -> None:
     assert "temperature" not in body(user("hi"), temperature=0.5)
     assert body(user("hi"), temperature=0.5, version=OLD_VERSION)["temperature"] == 0.5
-    thinking = {"options": {"thinking": True}, "version": OLD_VERSION}
+    thinking = {"options": {"reasoning_effort": "high"}, "version": OLD_VERSION}
     assert "temperature" not in body(user("hi"), temperature=0.5, **thinking)
 
 

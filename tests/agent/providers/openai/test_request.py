@@ -133,11 +133,33 @@ def test_cached_heads_are_limited() -> None:
 
 
 def test_thinking_uses_the_fields_of_the_vendor() -> None:
-    dialect = Dialect(thinking={"reasoning_effort": "high"})
-    assert body(model_request(options={"thinking": True}), dialect)["reasoning_effort"] == "high"
-    assert "reasoning_effort" not in body(model_request(options={"thinking": False}), dialect)
+    switched = Dialect(thinking={"enable_thinking": True}, no_thinking={"enable_thinking": False})
+    for effort, is_on in (("low", True), ("none", False)):
+        sent = body(model_request(options={"reasoning_effort": effort}), switched)
+        assert (sent["enable_thinking"], "reasoning_effort" in sent) == (is_on, False)
     own = {"thinking": {"type": "disabled"}}
-    assert body(model_request(options=own), dialect)["thinking"] == {"type": "disabled"}
+    assert body(model_request(options=own), Dialect())["thinking"] == {"type": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("efforts", "effort", "sent"),
+    [
+        (("low", "medium", "high"), "max", "high"),
+        (("low", "medium", "high"), "none", "low"),
+        (("none", "low", "high"), "minimal", "low"),
+        (("minimal", "low"), "low", "low"),
+        ((), "max", "max"),
+    ],
+)
+def test_unsupported_effort_becomes_the_nearest(efforts: Any, effort: str, sent: str) -> None:
+    request = model_request(options={"reasoning_effort": effort})
+    assert body(request, Dialect(efforts=efforts))["reasoning_effort"] == sent
+
+
+def test_cache_key_is_sent_to_vendors_that_take_it() -> None:
+    request = model_request(cache_key="k1")
+    assert body(request, Dialect(takes_cache_key=True))["prompt_cache_key"] == "k1"
+    assert "prompt_cache_key" not in body(request, Dialect())
 
 
 def test_odd_names_and_unreadable_arguments_are_sent_as_valid_json() -> None:

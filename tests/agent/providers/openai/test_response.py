@@ -51,6 +51,16 @@ def test_new_id_in_the_middle_of_a_call_does_not_split_it() -> None:
     ) == [("a", "read", '{"p":1}')]
 
 
+def test_arguments_with_an_index_of_their_own_belong_to_the_call_before() -> None:
+    assert calls(
+        call(index=0, id="a", name="read", arguments=""),
+        call(index=1, arguments='{"p"'),
+        call(index=1, arguments=":1}"),
+        call(index=2, id="b", name="list", arguments=""),
+        call(index=3, arguments="{}"),
+    ) == [("a", "read", '{"p":1}'), ("b", "list", "{}")]
+
+
 def test_repeated_name_is_not_doubled_and_split_name_is_joined() -> None:
     assert calls(
         call(index=0, id="a", name="read", arguments=""),

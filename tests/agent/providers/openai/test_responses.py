@@ -63,7 +63,13 @@ async def test_request_is_not_stored_and_includes_encrypted_reasoning(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
     request = ModelRequest(
-        "fake", "Be brief.", (user("hi"),), TOOLS, 0.5, 100, {"thinking": True, "top_p": 1}
+        "fake",
+        "Be brief.",
+        (user("hi"),),
+        TOOLS,
+        0.5,
+        100,
+        {"reasoning_effort": "high", "top_p": 1},
     )
     await reply_of(provider, request)
     body = model_server.requests[0].body
@@ -283,7 +289,9 @@ async def test_server_without_the_responses_api_gets_no_reasoning(
     choice: OpenAIApiChoice, model_server: ModelServer
 ) -> None:
     model_server.script(NEEDS_RESPONSES, refusal(404, "no such address"), "one", "two")
-    model_request = ModelRequest("fake", "", (user("hi"),), TOOLS, options={"thinking": True})
+    model_request = ModelRequest(
+        "fake", "", (user("hi"),), TOOLS, options={"reasoning_effort": "high"}
+    )
     events = await events_of(choice, model_request)
     assert isinstance(events[0], Notice)
     assert (await reply_of(choice, model_request)).message.text == "two"
@@ -328,5 +336,5 @@ async def test_each_vendor_uses_its_preferred_api(
 
 
 def test_silence_between_messages_is_described() -> None:
-    body = json.loads(ResponsesRequestEncoder({}, {}).body(continued(assistant(""), user("go on"))))
+    body = json.loads(ResponsesRequestEncoder().body(continued(assistant(""), user("go on"))))
     assert all(item["content"] for item in body["input"])

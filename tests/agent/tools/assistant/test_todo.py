@@ -71,3 +71,14 @@ def test_emptied_list_is_not_a_list() -> None:
     full = assistant("", (tool_call("todo", "1", items=ITEMS),))
     empty = assistant("", (tool_call("todo", "2", items=[]),))
     assert current([full, empty]) is None
+
+
+@pytest.mark.parametrize("item", ["write", {"step": "write"}, {"text": "write"}])
+async def test_items_may_be_plain_or_named_as_in_other_programs(item: Any, tmp_path: Path) -> None:
+    plan = calls(tool_call("functions.update_plan", plan=[item]))
+    agent, _ = scripted([plan, "done"], tmp_path)
+    seen, result = await run_turn(agent, task(agent))
+    assert current(result.messages) == "☐ write"
+    assert [event.content for event in seen if isinstance(event, events.ToolResulted)] == [
+        "☐ write"
+    ]

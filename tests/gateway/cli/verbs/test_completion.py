@@ -26,7 +26,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
         (["kore", "--home", "config", "models", ""], ["list", "test"]),
         (["kore", "channel", "add", ""], ["telegram"]),
         (["kore", "run", "--permission-m"], ["--permission-mode"]),
-        (["kore", "agent", "--model", "gateway", "--thin"], ["--thinking"]),
+        (["kore", "agent", "--model", "gateway", "--eff"], ["--effort"]),
         (["kore", "backup", ""], []),
         (["kore", "completion", "f"], ["fish"]),
     ],

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 18); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 19); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -579,7 +579,7 @@ export interface Media {
 
 export interface MessageOptions {
   model?: string | null
-  thinking?: boolean
+  effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | null
   auto?: boolean
   mode?: string | null
   full_access?: string | null

@@ -3,7 +3,7 @@ import pytest
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.core.messages import MessageOptions
 
-FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
+FLAGS = {"model": "a/b", "effort": "high", "auto": True, "cwd": "/tmp"}
 
 
 @pytest.mark.parametrize(
@@ -11,9 +11,9 @@ FLAGS = {"model": "a/b", "thinking": True, "auto": True, "cwd": "/tmp"}
     [
         ("/model c/d", {"model"}),
         ("/model", set()),
-        ("/thinking off", {"thinking"}),
-        ("/thinking default", {"thinking"}),
-        ("/thinking", set()),
+        ("/effort low", {"effort"}),
+        ("/effort default", {"effort"}),
+        ("/effort", set()),
         ("/thinking hide", set()),
         ("/mode ask", {"auto"}),
         ("/mode perhaps", set()),
