@@ -13,7 +13,6 @@ from agent.events import Event
 from agent.i18n import t
 from agent.per_loop import run_blocking
 from agent.providers.base import Provider
-from agent.providers.effort import ReasoningEffort
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt
@@ -29,7 +28,7 @@ from agent.tools.runner import Permissions
 from agent.turn.guardrails import InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
 from agent.turn.tracing import Tracing
-from agent.types import Message, Result
+from agent.types import Message, ReasoningEffort, Result
 
 
 class AgentOptions(TypedDict, total=False):

@@ -5,10 +5,10 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
 from agent.security.sandbox.base import Limits, Sandbox
 from agent.security.sandbox.unconfined import Unconfined
+from agent.types import ReasoningEffort
 
 
 @frozen

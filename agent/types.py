@@ -10,6 +10,8 @@ from typing import Any, Literal
 from agent.records import frozen
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
+# How hard a model thinks before it answers.
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Effect = Literal["read", "idempotent", "unsafe"]
 # "plan" maintains the task list, "ask" asks the person, "other" is unknown.
 ToolKind = Literal[

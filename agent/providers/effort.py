@@ -1,9 +1,10 @@
 """Levels of reasoning effort."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+from agent.types import ReasoningEffort
+
 EFFORTS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 # Name of the effort in `ModelRequest.options`.
 EFFORT = "reasoning_effort"

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
+from agent.types import ReasoningEffort
 
 # Vendors name a snapshot by its date; the facts of the model apply to it.
 _SNAPSHOT = re.compile(r"[-@]\d{4}-?\d{2}-?\d{2}$")

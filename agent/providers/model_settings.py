@@ -10,8 +10,9 @@ from agent.errors import ConfigError
 from agent.events import ModelEvent, Notice
 from agent.i18n import t
 from agent.providers.base import ModelRequest
-from agent.providers.effort import EFFORTS, ReasoningEffort
+from agent.providers.effort import EFFORTS
 from agent.records import frozen
+from agent.types import ReasoningEffort
 
 Verbosity = Literal["low", "medium", "high"]
 _VERBOSITIES: tuple[Verbosity, ...] = get_args(Verbosity)

@@ -10,7 +10,7 @@ from agent.events import ModelEvent, Reply, ToolCallDelta
 from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
-from agent.providers.effort import EFFORT, ReasoningEffort, nearest_effort
+from agent.providers.effort import EFFORT, nearest_effort
 from agent.providers.http.json_stream import JsonObject, NdjsonParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
@@ -28,7 +28,7 @@ from agent.providers.wire_text import (
     text_with_context,
     without_omitted,
 )
-from agent.types import Image, Message, Part, Text, Thinking, ToolCall, Usage
+from agent.types import Image, Message, Part, ReasoningEffort, Text, Thinking, ToolCall, Usage
 
 # Body: https://docs.ollama.com/api/chat
 _KEY = "ollama"

@@ -11,7 +11,6 @@ from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.capability_fallback import CapabilityFallback
-from agent.providers.effort import ReasoningEffort
 from agent.providers.http.private_address import SILENCE_TIMEOUT_S, is_private_host
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.model_facts import facts_of
@@ -24,6 +23,7 @@ from agent.providers.registry import (
 )
 from agent.providers.vendors import Dialect, Vendor, find_vendor
 from agent.proxies.outbound import DIRECT, OutboundProxy, read_proxy
+from agent.types import ReasoningEffort
 
 if TYPE_CHECKING:
     from agent.providers.openai.provider import OpenAICompatibleProvider

@@ -5,8 +5,8 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
+from agent.types import ReasoningEffort
 
 CONTEXT_TOKENS = 128_000
 

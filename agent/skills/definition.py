@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.providers.effort import EFFORTS, ReasoningEffort, read_effort
+from agent.providers.effort import EFFORTS, read_effort
 from agent.records import frozen
 from agent.text import frontmatter
 from agent.text.visible import escape_line
+from agent.types import ReasoningEffort
 
 # https://agentskills.io/specification
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

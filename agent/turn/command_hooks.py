@@ -23,7 +23,7 @@ from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from agent.tools.base import CallContext, Tool
-from agent.tools.registry import canonical
+from agent.tools.call_arguments import canonical
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces

@@ -20,7 +20,7 @@ from agent.events import FILTERED
 from agent.i18n import mark_for_translation, t
 from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
-from agent.providers.effort import EFFORT, ReasoningEffort
+from agent.providers.effort import EFFORT
 from agent.providers.model_settings import is_forced
 from agent.providers.optional_parts import is_unexplained
 from agent.providers.usage import Tariff, UsageMeter, UsageTotals
@@ -32,7 +32,7 @@ from agent.turn.event_stream import EventStream
 from agent.turn.journal import Interrupts, SteeringSource, TurnJournal
 from agent.turn.output_redactor import OutputRedactor
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
-from agent.types import Context, Message, assistant
+from agent.types import Context, Message, ReasoningEffort, assistant
 
 if TYPE_CHECKING:
     from agent.turn.hooks import HookChain, HookWords

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agent.context.system_prompt import SystemPrompt, Workspace
 from agent.context.token_budget import TokenCalibration
 from agent.prompts import render_prompt
-from agent.providers.effort import ReasoningEffort
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
 from agent.providers.usage import InMemoryMeter, UsageMeter
@@ -19,7 +18,7 @@ from agent.tools.base import ToolEnvironment
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.turn.journal import CancelToken, NullJournal, TurnJournal
-from agent.types import Message, ToolResult
+from agent.types import Message, ReasoningEffort, ToolResult
 
 if TYPE_CHECKING:
     # Imported for typing only: an idle gateway does not load these modules.

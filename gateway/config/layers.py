@@ -1,9 +1,12 @@
-"""Layers of the configuration, which record the origin of each value."""
+"""Layers of the configuration: sources of pydantic-settings that record their keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import PydanticBaseSettingsSource
 
 from agent.i18n import t
 from agent.text.similar_names import similar_names
@@ -27,33 +30,42 @@ from gateway.config.schema import Settings
 
 # Not settings: the folder, the file, and the name of the store's key in docs/secrets.md.
 RESERVED = ("HOME", "CONFIG", "STORE_KEY")
-_PREFIX = "KORE_"
 _SERVERS = ("mcp_servers",)
 _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 _WORDS |= {"on": True, "off": False}
 
 
-class Layer:
-    """One layer's values; `complaints` collects one line for each error in them."""
+class Layer(PydanticBaseSettingsSource):
+    """One layer's values; `complaints` collects one line for each error in them.
+
+    It is called after the layers above it, and returns values, ready for use, only for keys that
+    these have not set.
+    """
 
     def __init__(self, references: References) -> None:
+        super().__init__(Settings)
         self.references = references
         self.values: dict[Key, Value] = {}
         self.complaints: list[str] = []
 
-    def read(self, above: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of keys that the layers above have not set, ready for use."""
+    def __call__(self) -> dict[str, Any]:
         tree: dict[str, Any] = {}
-        for key in [key for key in self.values if self._is_open(key, above)]:
+        for key in filter(self._open, list(self.values)):
             self.values[key] = self._ready(key, self.values[key])
             section = tree if len(key) == 1 else tree.setdefault(key[0], {})
             section[key[-1]] = self.values[key].value
         return tree
 
-    def _is_open(self, key: Key, above: Mapping[str, Any]) -> bool:
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Unused: `__call__` returns all sections at once."""
+        raise NotImplementedError
+
+    def _open(self, key: Key) -> bool:
         """Return whether no layer above sets this key; a list or a map is set as a whole."""
-        section = above.get(key[0], {}) if len(key) > 1 else above
-        return key[-1] not in section
+        above = self.current_state
+        if len(key) > 1:
+            above = above.get(key[0], {})
+        return key[-1] not in above
 
     def _ready(self, key: Key, entry: Value) -> Value:
         if entry.place.kind != "project" and has_reference(entry.value):
@@ -147,9 +159,9 @@ class EnvironmentLayer(Layer):
 
     def __init__(self, cwd: Path, references: References) -> None:
         super().__init__(references)
-        environ = references.environ
+        prefix, environ = self.config["env_prefix"], references.environ
         for name in sorted(environ):
-            rest = name.removeprefix(_PREFIX)
+            rest = name.removeprefix(prefix)
             if rest == name or rest in RESERVED or not environ[name]:
                 continue
             place = ValueOrigin("environment", name, cwd)
@@ -243,27 +255,27 @@ class ForeignLayer(Layer):
         self.values = {key: Value(value, place, quotable=False) for key, value in values.items()}
         self._adds_servers = adds_servers and _SERVERS in values
 
-    def read(self, above: Mapping[str, Any]) -> dict[str, Any]:
-        servers = above.get(_SERVERS[0], {})
-        if not self._adds_servers or not isinstance(servers, dict):
-            return super().read(above)
+    def __call__(self) -> dict[str, Any]:
+        above = self.current_state.get(_SERVERS[0], {})
+        if not self._adds_servers or not isinstance(above, dict):
+            return super().__call__()
         entry = self.values[_SERVERS]
-        more = {name: item for name, item in entry.value.items() if name not in servers}
+        more = {name: item for name, item in entry.value.items() if name not in above}
         self.values[_SERVERS] = ready = self._ready(_SERVERS, replace(entry, value=more))
         for name, server in ready.value.items():
             self.values[*_SERVERS, name] = replace(ready, value=server)
-        return super().read(above) | {_SERVERS[0]: ready.value}
+        return super().__call__() | {_SERVERS[0]: ready.value}
 
-    def _is_open(self, key: Key, above: Mapping[str, Any]) -> bool:
+    def _open(self, key: Key) -> bool:
         """Return whether a key is open.
 
         Models and the names of them belong together: all of a file's, or none.
         """
         if self._adds_servers and key[0] == _SERVERS[0]:
             return False
-        if key[0] in ("model_list", "profiles") and "model_list" in above:
+        if key[0] in ("model_list", "profiles") and "model_list" in self.current_state:
             return False
-        return super()._is_open(key, above)
+        return super()._open(key)
 
 
 class DefaultsLayer(Layer):

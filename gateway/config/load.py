@@ -208,15 +208,8 @@ def _files(
 def _build(layers: Sequence[Layer], references: References, files: Sequence[Path]) -> Settings:
     """Build the settings of these layers, the highest first."""
     values = ChainMap(*(layer.values for layer in layers))
-    sections: dict[str, Any] = {}
-    for layer in layers:
-        for name, section in layer.read(sections).items():
-            # Each layer returns only what the layers above leave open, so no key is overwritten.
-            sections[name] = {**section, **sections[name]} if name in sections else section
     try:
-        settings = Settings(**sections)
-        settings.set_missing(references.missing)
-        settings.set_files(files)
+        settings = Settings(*layers, missing=references.missing, files=files)
         settings.set_hidden(references.hidden)
         settings.set_places(
             {key: str(entry.place) for key, entry in values.items()} | references.sources

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, create_model
+from pydantic import Field, JsonValue, PrivateAttr, create_model
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.config.channel_section import ChannelSection, built_in_sections
 from gateway.config.origin import Loc, MissingVariable
@@ -50,18 +51,18 @@ class Origins:
     by_location: Mapping[Loc, str] = field(default_factory=dict, compare=False)
 
 
-class _BaseSettings(BaseModel):
-    """All settings except channels.
+class _BaseSettings(BaseSettings):
+    """All settings except channels, as their layers define them (the highest first).
 
-    `missing` lists references to variables that are not set, in sections where that matters only
-    once they are used; `files` the files that were read.
+    Without layers they are the defaults. `missing` lists references to variables that are not set,
+    in sections where that matters only once they are used; `files` the files that were read.
     """
 
-    model_config = ConfigDict(
+    model_config = SettingsConfigDict(
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
-        protected_namespaces=(),
+        env_prefix="KORE_",
         # Only `Settings` gets a validator.
         defer_build=True,
     )
@@ -180,6 +181,28 @@ class _BaseSettings(BaseModel):
     _project_hooks: tuple[HookSource, ...] = PrivateAttr(default=())
     _places: Origins = PrivateAttr(default_factory=Origins)
 
+    def __init__(
+        self,
+        *layers: PydanticBaseSettingsSource,
+        missing: Sequence[MissingVariable] = (),
+        files: Sequence[Path] = (),
+    ) -> None:
+        super().__init__(layers=layers)
+        # Set last, because missing references are known only after all layers were read.
+        self._missing, self._files = tuple(missing), tuple(files)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Use our layers alone: the library's sources know neither origins nor restrictions."""
+        return tuple(init_settings()["layers"])
+
     @property
     def channels(self) -> Mapping[str, ChannelSection]:
         """Sections of the built-in channels."""
@@ -189,17 +212,9 @@ class _BaseSettings(BaseModel):
     def missing(self) -> tuple[MissingVariable, ...]:
         return self._missing
 
-    def set_missing(self, variables: Sequence[MissingVariable]) -> None:
-        """Set the variables that references name and that are not set; for the loader."""
-        self._missing = tuple(variables)
-
     @property
     def files(self) -> tuple[Path, ...]:
         return self._files
-
-    def set_files(self, paths: Sequence[Path]) -> None:
-        """Set the paths of the files that were read; for the loader."""
-        self._files = tuple(paths)
 
     @property
     def private_files(self) -> tuple[Path, ...]:

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
 
-from agent.providers.effort import ReasoningEffort
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
+from agent.types import ReasoningEffort
 from gateway.config.setting import Setting
 from gateway.config.value_types import (
     AnyHostName,

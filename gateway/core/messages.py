@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Literal, get_args
 
-from agent.providers.effort import ReasoningEffort, read_effort
+from agent.providers.effort import read_effort
 from agent.records import frozen
 from agent.serialization import dumps
-from agent.types import Taint
+from agent.types import ReasoningEffort, Taint
 
 # Prefix of lanes of one-shot runs; after their process has ended, no one waits for the answer.
 ONCE = "cli:local:once-"

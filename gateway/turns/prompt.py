@@ -9,11 +9,10 @@ from agent.context.focused_files import describe_eviction
 from agent.context.project.context import ContextUpdate
 from agent.events import Evicted, SessionCreated
 from agent.prompts import render_prompt
-from agent.providers.effort import ReasoningEffort
 from agent.run.prompt import PromptDraft, PromptEntry, compose_prompt
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.taint.taint import NOTHING, UNTRUSTED
-from agent.types import Context, ImageFile, Message, Part, Taint, Text
+from agent.types import Context, ImageFile, Message, Part, ReasoningEffort, Taint, Text
 from gateway.core.messages import CONSOLE, InboundMessage, Media
 from gateway.media.storage import format_size
 from gateway.store.repositories.conversations.session_marks import taint_of_text

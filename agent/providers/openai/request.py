@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
-from agent.providers.effort import EFFORT, ReasoningEffort, nearest_effort
+from agent.providers.effort import EFFORT, nearest_effort
 from agent.providers.vendors import Dialect
 from agent.providers.wire_text import (
     RequestHeadCache,
@@ -23,7 +23,7 @@ from agent.providers.wire_text import (
     text_with_context,
     without_omitted,
 )
-from agent.types import Image, Message, Text, Thinking, ToolCall
+from agent.types import Image, Message, ReasoningEffort, Text, Thinking, ToolCall
 
 # Reasoning details are sent back unchanged; otherwise models behind OpenRouter lose their thread or
 # refuse their own tool calls. https://openrouter.ai/docs/guides/best-practices/reasoning-tokens

@@ -6,15 +6,17 @@ the list. It survives restarts with the conversation; `current` finds it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
+from agent.security.policy.base import folded
 from agent.security.taint.taint import NOTHING
 from agent.tools.base import CallContext
-from agent.tools.registry import ToolRegistry
+from agent.tools.call_arguments import canonical, without_namespace
+from agent.tools.schema import ArgumentSchema
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Message, Taint, ToolResult
 
@@ -75,22 +77,18 @@ def current(messages: Sequence[Message]) -> str | None:
 
     Compaction uses it, because the messages that it removes may contain the list.
     """
-    toolbox = _toolbox()
+    names = {Todo.name, *Todo.traits.aliases}
+    tool, schema = Todo(), ArgumentSchema(Todo.name, Todo.parameters)
     failed = {m.tool_call_id for m in messages if m.role == "tool" and m.is_error}
     for message in reversed(messages):
         for call in reversed(message.tool_calls):
-            tool = toolbox.find(call.name)
-            if tool is None or call.id in failed or not call.arguments:
+            is_list = folded(without_namespace(call.name)) in names
+            if not is_list or call.id in failed or not call.arguments:
                 continue
             with suppress(ToolError):
-                return _render_items(toolbox.validate(tool, call.arguments)["items"]) or None
+                arguments = schema.validate(canonical(tool, call.arguments))
+                return _render_items(arguments["items"]) or None
     return None
-
-
-@cache
-def _toolbox() -> ToolRegistry:
-    """Return a registry of this tool alone, which reads calls as any registry does."""
-    return ToolRegistry([Todo()])
 
 
 def _render_items(items: Iterable[Mapping[str, Any]]) -> str:

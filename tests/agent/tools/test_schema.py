@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
-from agent.tools.registry import canonical
+from agent.tools.call_arguments import canonical
 from agent.tools.schema import ArgumentSchema, parameters
 from tests.agent.props import answers
 

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from agent.errors import NoEncryptedReasoning
 from agent.events import ModelEvent
 from agent.providers.base import ModelRequest
-from agent.providers.effort import ReasoningEffort
 from agent.providers.http.json_stream import SseParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
@@ -14,6 +13,7 @@ from agent.providers.model_settings import UnsupportedSettings
 from agent.providers.openai.responses.request import UNSUPPORTED, ResponsesRequestEncoder
 from agent.providers.openai.responses.response import ResponsesResponseBuilder
 from agent.providers.tool_calls import next_call_number
+from agent.types import ReasoningEffort
 
 PATH = "/responses"
 

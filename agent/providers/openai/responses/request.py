@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.effort import EFFORT, ReasoningEffort, nearest_effort
+from agent.providers.effort import EFFORT, nearest_effort
 from agent.providers.wire_text import (
     RequestHeadCache,
     encode_json,
@@ -21,7 +21,16 @@ from agent.providers.wire_text import (
     text_with_context,
     without_omitted,
 )
-from agent.types import Image, Message, Part, Text, Thinking, ToolCall, ToolCallMarker
+from agent.types import (
+    Image,
+    Message,
+    Part,
+    ReasoningEffort,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolCallMarker,
+)
 
 _KEY = "openai-responses"
 _ENCRYPTED = "reasoning.encrypted_content"

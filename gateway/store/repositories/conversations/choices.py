@@ -8,8 +8,9 @@ from dataclasses import field
 from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 from agent.events import Event, ThinkingDelta, ThinkingEnd
-from agent.providers.effort import EFFORTS, ReasoningEffort
+from agent.providers.effort import EFFORTS
 from agent.records import frozen
+from agent.types import ReasoningEffort
 from gateway.core.records import QueueMode, Trace
 from gateway.store.port import Transaction
 
