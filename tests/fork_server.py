@@ -180,7 +180,10 @@ def start(
     stderr: _File = subprocess.DEVNULL,
     new_session: bool = False,
 ) -> ForkedProcess:
-    """Start `kore` with these words and with `env` as its entire environment."""
+    """Start `kore` with these words and with `env` as its entire environment.
+
+    With "python" as the first word, Python itself is started, with `-c CODE` or `-m MODULE`.
+    """
     odd = unsettled(env)
     assert not odd, f"{odd} cannot be set for a process that is forked: start Python itself"
     with open(os.devnull, "r+b") as nothing:
@@ -398,7 +401,7 @@ def _run_kore(words: list[str]) -> int:
 
 
 def _run_python(words: list[str]) -> int:
-    option, program, *arguments = words
+    _, option, program, *arguments = words
     sys.argv = [option, *arguments]
     try:
         if option == "-m":
@@ -424,7 +427,7 @@ def main() -> int:
         words = _serve()
     except KeyboardInterrupt:
         return 130
-    code = _run_python(words) if words[:1] in (["-c"], ["-m"]) else _run_kore(words)
+    code = _run_python(words) if words[:1] == ["python"] else _run_kore(words)
     # Exit like Python, but without unloading a thousand modules: that takes longer than most verbs.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

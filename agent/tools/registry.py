@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -283,16 +284,16 @@ class ToolRegistry:
         return "unsafe" if is_sourced else "read"
 
     def find(self, name: str) -> Tool | None:
-        """Return the tool with this name or alias, or None."""
+        """Return the tool with this name or alias, with or without a namespace, or None."""
+        return self._find(name) or self._find(without_namespace(name))
+
+    def _find(self, name: str) -> Tool | None:
         if name in self._tools:
             return self._tools[name]
         if name in self._called:
             return self._tools[self._called[name]]
         spelled = folded(name)
-        tool = self._tools.get(self._folded.get(spelled) or self._aliases.get(spelled, ""))
-        if tool is None and (plain_name := without_namespace(name)) != name:
-            return self.find(plain_name)
-        return tool
+        return self._tools.get(self._folded.get(spelled) or self._aliases.get(spelled, ""))
 
     def traits(self, name: str) -> ToolTraits:
         """Return the traits of the tool with this name or alias, or `UNKNOWN`."""
@@ -317,11 +318,23 @@ class ToolRegistry:
         return purpose in self._purposes
 
     def resolved(self, call: ToolCall) -> ToolCall:
-        """Return the call of the actual tool, if this tool calls others."""
-        tool = self.find(call.name)
-        target = tool.stands_for(call) if isinstance(tool, StandsForOthers) else call
-        # The agent may lack the other tool; this tool then reports the error.
-        return target if self.find(target.name) is not None else call
+        """Return the call with the name of the actual tool, and the arguments as that reads them.
+
+        Whatever judges a call must see what the tool gets.
+        """
+        caller = self.find(call.name)
+        target = caller.stands_for(call) if isinstance(caller, StandsForOthers) else call
+        tool = self.find(target.name)
+        if tool is None:
+            # The agent may lack the other tool; the calling tool then reports the error.
+            return call
+        call = target
+        arguments = call.arguments
+        if arguments is not None:
+            # Whatever fails here fails again when the call runs, and is reported there.
+            with suppress(Exception):
+                arguments = self.read(tool, arguments)
+        return replace(call, name=tool.name, arguments=arguments)
 
     def name(self, called: str) -> str:
         """Return the name of the tool that a call means; an unknown name is unchanged."""

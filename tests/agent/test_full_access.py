@@ -102,7 +102,7 @@ def test_environment_block_describes_full_access(tmp_path: Path) -> None:
     settings = AgentSettings(tools=ToolSettings().with_full_access())
     block = describe_environment(settings, tmp_path, is_project=True, full_access=True)
     assert "Full access" in block
-    assert "nothing is asked" in block
+    assert "nothing needs approval" in block
     # A turn of the same process without full access.
     block = describe_environment(settings, tmp_path, is_project=True)
     assert "Commands run without a sandbox" in block

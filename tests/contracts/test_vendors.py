@@ -65,10 +65,10 @@ def results(reply: Message) -> list[Message]:
     return [Message("tool", (Text("ok"),), (), call.id) for call in reply.tool_calls]
 
 
-@pytest.mark.parametrize("thinking", [None, True, False])
-async def test_calls_and_thinking_are_replayed(shop: Shop, thinking: bool | None) -> None:
+@pytest.mark.parametrize("effort", [None, "high", "none"])
+async def test_calls_and_thinking_are_replayed(shop: Shop, effort: str | None) -> None:
     result = {"max_tokens": 20_000, "temperature": 1.0}
-    result["options"] = {} if thinking is None else {"thinking": thinking}  # type: ignore[assignment]
+    result["options"] = {} if effort is None else {"reasoning_effort": effort}  # type: ignore[assignment]
     shop.replies = [ReplyScript(reasoning="hm", tool_calls=CALLS), ReplyScript(text="Done.")]
     first = await shop.reply(user("hi"), **result)
     assert [call.arguments for call in first.tool_calls] == [call.arguments for call in CALLS]
@@ -107,13 +107,13 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("thinking", [None, True])
+@pytest.mark.parametrize("effort", [None, "high"])
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 async def test_turn_of_another_model_continues(
-    shop: Shop, other: Message, thinking: bool | None
+    shop: Shop, other: Message, effort: str | None
 ) -> None:
     """A fallback takes over during a turn, or a person has chosen another model."""
-    result = {"options": {} if thinking is None else {"thinking": thinking}}
+    result = {"options": {} if effort is None else {"reasoning_effort": effort}}
     history = [user("hi"), other, *results(other)]
     shop.replies = [ReplyScript(reasoning="aha", text="Done.")]
     reply = await shop.reply(*history, **result)

@@ -61,7 +61,7 @@ async def run(
     environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "KORE_HOME": str(home)}
     return await asyncio.to_thread(
         fork_server.run,
-        ["-c", PROGRAM, site, *words],
+        ["python", "-c", PROGRAM, site, *words],
         cwd=home.parent,
         env=environ,
         stdin=stdin,
@@ -100,7 +100,7 @@ async def test_channel_of_a_package_is_set_up_and_answers(tmp_path: Path, site: 
 
         server.updates.append(update)
         gateway = await fork_server.start_piped(
-            ["-c", PROGRAM, site, "gateway"],
+            ["python", "-c", PROGRAM, site, "gateway"],
             cwd=tmp_path,
             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "KORE_HOME": str(home)}
             | {"KORE_HTTP_PORT": "0", "KORE_SECURITY_SANDBOX": "none"},

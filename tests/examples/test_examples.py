@@ -35,7 +35,7 @@ async def run(
     }
     return await asyncio.to_thread(
         fork_server.run,
-        ["-c", PROGRAM, EXAMPLES / name, *words],
+        ["python", "-c", PROGRAM, EXAMPLES / name, *words],
         cwd=folder,
         env=environ,
         stdin=typed,

@@ -58,7 +58,7 @@ def test_example_prints_its_expected_output(name: str, head: str, tmp_path: Path
         printed = run([sys.executable, "-W", "error", "-c", snippet], tmp_path, environ)
     else:
         strict = f"import warnings\nwarnings.simplefilter('error')\nexec({snippet!r})"
-        done = fork_server.run(["-c", strict], cwd=tmp_path, env=environ)
+        done = fork_server.run(["python", "-c", strict], cwd=tmp_path, env=environ)
         assert done.returncode == 0, done.stderr
         printed = done.stdout
     assert PRINTED[name, head] in printed

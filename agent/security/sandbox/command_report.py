@@ -18,7 +18,10 @@ from agent.records import frozen
 _FIRST_FREE_FD = 10
 _MAX_REPORT_BYTES = 65_536
 _MAX_NAMES = 8
-_NAME = re.compile(r"[\w.+:@-]+", re.ASCII)
+# The kernel cuts the names of processes at this length.
+_NAME = re.compile(r"[\w.+:@-]{1,15}", re.ASCII)
+# Counters have 64 bits.
+_NUMBER = re.compile(r"[0-9]{1,19}")
 # Exit code of a writer whose reader has ended: no failure, as in `yes | head`.
 _SIGPIPE = 141
 
@@ -184,12 +187,14 @@ def _parse_attempts(lines: Sequence[str]) -> NetworkAttempts | None:
     counters: dict[str, int] = {}
     for name, *words in filter(None, map(str.split, lines)):
         if not name.endswith(":"):
-            counters[name] = next((int(word) for word in words if word.isdigit()), 0)
+            counters[name] = next((int(word) for word in words if _NUMBER.fullmatch(word)), 0)
         elif name not in headers:
             headers[name] = words
         else:
             columns = zip(headers[name], words, strict=False)
-            counters |= {f"{name}{column}": int(word) for column, word in columns if word.isdigit()}
+            counters |= {
+                f"{name}{column}": int(word) for column, word in columns if _NUMBER.fullmatch(word)
+            }
     if "Udp:NoPorts" not in counters:
         return None
     return NetworkAttempts(

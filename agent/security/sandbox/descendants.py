@@ -40,9 +40,9 @@ def name_descendants() -> list[str]:
     names = []
     for pid in sorted(_find_descendants()):
         try:
-            with open(f"/proc/{pid}/comm") as file:
-                names += file.read().split()[:1]
-        except (OSError, ValueError):
+            with open(f"/proc/{pid}/comm", "rb") as file:
+                names += file.read().decode("ascii", "replace").split()[:1]
+        except OSError:
             continue
     return names
 

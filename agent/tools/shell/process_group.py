@@ -139,8 +139,8 @@ def _name_group(group: int) -> tuple[str, ...]:
             with open(f"/proc/{process}/cmdline", "rb") as file:
                 if is_parent_watch(file.read()):
                     continue
-            with open(f"/proc/{process}/comm") as file:
-                names += file.read().split()[:1]
+            with open(f"/proc/{process}/comm", "rb") as file:
+                names += file.read().decode("ascii", "replace").split()[:1]
     return tuple(names)
 
 

@@ -78,6 +78,7 @@ class TerminalOutput:
 
 
 def _last_state(line: bytes) -> bytes:
-    r"""Return the end of a line from the last `\r` that text follows."""
-    begin = line.rstrip(b"\r").rfind(b"\r")
-    return line[max(begin, 0) :]
+    r"""Return the end of a line from the last `\r` that text follows, with one `\r` at its end."""
+    text = line.rstrip(b"\r")
+    state = text[max(text.rfind(b"\r"), 0) :]
+    return state if len(text) == len(line) else state + b"\r"

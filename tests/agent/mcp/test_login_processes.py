@@ -46,7 +46,7 @@ async def callers(
 ) -> AsyncIterator[list[fork_server.TalkingProcess]]:
     processes = [
         await fork_server.start_talking(
-            ["-c", PROGRAM, str(server.port), folder],
+            ["python", "-c", PROGRAM, str(server.port), folder],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"]},
             stderr=2,

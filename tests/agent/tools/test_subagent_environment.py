@@ -8,6 +8,7 @@ from agent.undo.recorder import RecorderFactory
 
 INHERITED = {
     "workspace",
+    "start_folder",
     "memory",
     "owner",
     "identity",

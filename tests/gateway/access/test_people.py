@@ -37,7 +37,7 @@ async def test_changes_by_another_process_take_effect(
 ) -> None:
     address = on_postgres(monkeypatch, tmp_path)
     process = await fork_server.start_talking(
-        ["-m", "tests.gateway.access.other_process", address],
+        ["python", "-m", "tests.gateway.access.other_process", address],
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"]},
         stderr=2,

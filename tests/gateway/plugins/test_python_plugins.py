@@ -120,7 +120,7 @@ def kore_with(site: Path, home: Path, *words: str) -> subprocess.CompletedProces
         "sys.exit(main(sys.argv[2:]))"
     )
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home.parent), "KORE_HOME": str(home)}
-    return fork_server.run(["-c", program, site, *words], cwd=home.parent, env=environ)
+    return fork_server.run(["python", "-c", program, site, *words], cwd=home.parent, env=environ)
 
 
 def settings(**plugins: dict[str, Any]) -> Settings:

@@ -262,7 +262,7 @@ async def test_concurrent_processes_keep_entries_of_each_other(tmp_path: Path) -
     )
     processes = [
         await fork_server.start_talking(
-            ["-c", script, tmp_path, str(n)],
+            ["python", "-c", script, tmp_path, str(n)],
             cwd=tmp_path,
             env={"PATH": os.environ["PATH"]},
             stderr=2,

@@ -125,12 +125,13 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
     poll = select.poll()
     for descriptor in (0, pidfd, channel.fileno()):
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
+    left_processes: Sequence[str] = ()
     status: int | None = None
     while status is None:
         for descriptor, event in poll.poll():
             if descriptor == pidfd:
                 status = os.waitpid(child, 0)[1]
-                _report_left_processes(plan["report"])
+                left_processes = name_descendants() if plan["report"] else []
             elif descriptor == channel.fileno():
                 poll.unregister(descriptor)
                 if (listener := _receive_descriptor(channel)) is not None:
@@ -141,16 +142,21 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
             elif not event & select.POLLIN or not broker.answer():
                 poll.unregister(descriptor)
     kill_descendants()
+    if left_processes:
+        _report(left_processes, plan["report"][0])
     return os.waitstatus_to_exitcode(status)
 
 
-def _report_left_processes(report: Sequence[int]) -> None:
-    """Write the names of the processes that the command left, as `CommandReport` reads them."""
-    for name in name_descendants() if report else ():
-        try:
-            os.write(report[0], f"process {name}\n".encode())
-        except BlockingIOError:
-            return
+def _report(left_processes: Sequence[str], pipe: int) -> None:
+    """Write the names of processes as `CommandReport` reads them, as far as there is room.
+
+    The command, which has the pipe as well, must have ended: it could fill it and make it block.
+    """
+    os.set_blocking(pipe, False)
+    try:
+        os.write(pipe, "".join(f"process {name}\n" for name in left_processes).encode())
+    except BlockingIOError:
+        return
 
 
 def _connect_broker(proxy: tuple[int, bytes] | None) -> Any:

@@ -162,7 +162,7 @@ async def test_program_reaches_an_https_model_through_connect(tmp_path: Path) ->
         cwd=tmp_path, capture_output=True, check=True,
     )  # fmt: skip
     server = await fork_server.start_piped(
-        ["-c", TLS_SERVER, tmp_path], cwd=tmp_path, env={"PATH": os.environ["PATH"]}
+        ["python", "-c", TLS_SERVER, tmp_path], cwd=tmp_path, env={"PATH": os.environ["PATH"]}
     )
     try:
         port = int(await server.stdout.readline())

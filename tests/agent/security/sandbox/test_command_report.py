@@ -10,12 +10,24 @@ from agent.security.sandbox.landlock.sandbox import kernel_abi
 from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
 
 PROGRAM = Path("tests", "agent", "security", "sandbox", "report_program.py")
+# Fills the pipe of the report, and makes it block the next writer.
+FILL = r"""
+import fcntl, os
+for pipe in range(3, 64):
+    try:
+        while os.write(pipe, b"x" * 4096): pass
+    except BlockingIOError:
+        fcntl.fcntl(pipe, fcntl.F_SETFL, 0)
+    except OSError:
+        pass
+"""
 LINES = {
     "exit 3 | false | cat": [0, [3, 1, 0], [], ""],
     "true": [0, [], [], ""],
     "kill -9 $$": [-9, [], [], ""],
     "sleep 600 & setsid sleep 601 >/dev/null 2>&1 & echo started": [0, [], ["sleep"], "started\n"],
     "sleep 0 & wait": [0, [], [], ""],
+    f"sleep 600 & python3 -c '{FILL}'": [0, [], [], ""],
 }
 
 

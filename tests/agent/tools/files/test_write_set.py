@@ -63,7 +63,7 @@ async def test_interrupted_write_set_is_undone(tmp_path: Path, kills: int) -> No
     for number in range(kills):
         folder = tmp_path / str(number)
         folder.mkdir()
-        words = ["-m", "tests.agent.undo.set_writer", folder]
+        words = ["python", "-m", "tests.agent.undo.set_writer", folder]
         process = await fork_server.start_piped(
             words, cwd=tmp_path, env={"PATH": os.environ["PATH"]}
         )
@@ -98,7 +98,7 @@ write_set([Draft(scene.root / name, None, name) for name in names], scene.contex
 
 def test_locks_of_names_that_differ_only_in_case_do_not_deadlock(tmp_path: Path) -> None:
     """Run in another process, because a lock that waits for itself would block this one."""
-    words = ["-c", _WRITES_NAMES_THAT_FOLD, tmp_path]
+    words = ["python", "-c", _WRITES_NAMES_THAT_FOLD, tmp_path]
     done = fork_server.run(words, cwd=tmp_path, env={"PATH": os.environ["PATH"]})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "workspace" / "makefile").exists()

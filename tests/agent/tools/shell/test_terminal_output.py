@@ -116,3 +116,10 @@ async def test_prompt_of_a_background_command_is_visible(
         assert "Name? " in text
     finally:
         await tool.aclose()
+
+
+def test_endless_carriage_returns_are_not_kept() -> None:
+    output = TerminalOutput()
+    # Kept ones would be copied with every chunk: 500 GB in all.
+    assert {output.feed(b"\r" * 1_000_000) for _ in range(1_000)} == {b""}
+    assert output.feed(b"done\n") == b"done\n"

@@ -249,7 +249,7 @@ async def test_kill_loses_no_acknowledged_entry_and_leaves_a_valid_log(
     promised = 0
     for round_ in range(6):
         process = await fork_server.start_piped(
-            ["-m", "tests.gateway.ops.audit.writing", tmp_path, "3000"],
+            ["python", "-m", "tests.gateway.ops.audit.writing", tmp_path, "3000"],
             cwd=tmp_path,
             env={"PATH": os.environ["PATH"]},
         )

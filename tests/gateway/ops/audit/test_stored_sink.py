@@ -146,7 +146,7 @@ async def test_killed_owner_loses_no_entry(monkeypatch: pytest.MonkeyPatch, tmp_
     await database.transact(put_many, number)
     await database.close()
     process = fork_server.start(
-        ["-m", "tests.gateway.ops.audit.flushing", tmp_path], cwd=tmp_path, env=ENVIRON
+        ["python", "-m", "tests.gateway.ops.audit.flushing", tmp_path], cwd=tmp_path, env=ENVIRON
     )
     trail = tmp_path / "audit" / CURRENT
     await wait_until(lambda: trail.exists() and trail.stat().st_size)
@@ -179,7 +179,7 @@ async def test_killed_worker_loses_no_acknowledged_entry(
     database = open_database(tmp_path / "kore.db")
     address = postgres_server.database_of(tmp_path / "kore.db")
     process = await fork_server.start_piped(
-        ["-m", "tests.gateway.ops.audit.storing", address], cwd=tmp_path, env=ENVIRON
+        ["python", "-m", "tests.gateway.ops.audit.storing", address], cwd=tmp_path, env=ENVIRON
     )
     log = AuditLog(tmp_path / "audit")
     relay = AuditRelay(database, log, tmp_path / "pending")

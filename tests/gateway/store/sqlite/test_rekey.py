@@ -175,7 +175,7 @@ def _after(looks: int) -> Callable[[], bool]:
 async def _killed(path: Path, old: str, new: str, moment: Callable[[], bool]) -> None:
     keys = [KEYS[name].hex() if name in KEYS else "" for name in (old, new)]
     child = await fork_server.start_piped(
-        ["-c", CHANGE, path, *keys], cwd=ROOT, env={"PATH": os.environ["PATH"]}
+        ["python", "-c", CHANGE, path, *keys], cwd=ROOT, env={"PATH": os.environ["PATH"]}
     )
     assert await child.stdout.readline() == b"started\n"
     while not moment() and child.returncode is None:

@@ -118,7 +118,7 @@ async def test_processes_share_the_limit(tmp_path: Path, monkeypatch: pytest.Mon
     database = open_database(tmp_path / "kore.db")
     address = postgres_server.database_of(tmp_path / "kore.db")
     process = await fork_server.start_talking(
-        ["-m", "tests.gateway.turns.usage.spender", address, "8", "12"],
+        ["python", "-m", "tests.gateway.turns.usage.spender", address, "8", "12"],
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"]},
         stderr=2,
