@@ -26,7 +26,12 @@ from gateway.config.origin import Key, Kind, ValueOrigin
 from gateway.config.references import References, expand_home, read_secrets
 from gateway.config.schema import Settings
 from gateway.config.sections import HookSource
-from gateway.config.validation import check_packages, check_references, explain_errors
+from gateway.config.validation import (
+    check_command_variables,
+    check_packages,
+    check_references,
+    explain_errors,
+)
 
 MAX_COMPLAINTS = 20
 _HOOK_KEYS = ("hooks", "python_hooks")
@@ -219,6 +224,7 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
     else:
         errors = check_packages(settings, values, references.missing)
         errors = errors or check_references(settings, values)
+        errors = errors or check_command_variables(settings, values, references)
     complaints = [line for layer in reversed(layers) for line in layer.complaints]
     complaints += references.complaints + errors
     if not complaints:

@@ -17,7 +17,6 @@ from gateway.config.json_files.document import kind_of, private, read_object
 from gateway.config.key_catalog import is_deferred
 from gateway.config.origin import Loc, MissingVariable, ValueOrigin, dotted, printable
 
-_COMMAND_VARIABLES = ("security", "exec_env")
 _DROPPED = ("api_key", "api_base", "proxy", "url")
 # Prefix of names in secrets.json that `config set` creates.
 MADE = "KORE_SECRET_"
@@ -32,7 +31,8 @@ class References:
 
     `complaints` has a line for each malformed reference and each unresolved one that is needed in
     any case; `hidden` are texts that no output may show; `sources` has the origin of each value
-    that is a reference. With `is_partial` nothing is needed, because secrets are incomplete.
+    that is a reference, and `filled` the values of the references in it. With `is_partial` nothing
+    is needed, because secrets are incomplete.
     """
 
     environ: Mapping[str, str]
@@ -43,6 +43,7 @@ class References:
     complaints: list[str] = field(default_factory=list)
     hidden: list[str] = field(init=False, repr=False)
     sources: dict[Loc, str] = field(default_factory=dict)
+    filled: dict[Loc, set[str]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.hidden = list(declared_secrets(self.secrets))
@@ -107,14 +108,8 @@ class References:
                     self.complaints.append(str(variable))
             elif holds_secret(name, value):
                 self.hidden.append(value)
-            if value in self.hidden and loc[:2] == _COMMAND_VARIABLES:
-                self.complaints.append(
-                    t(
-                        "{where}: ${{{name}}} is a secret, which commands of the model could read",
-                        where=f"{place}: {dotted(loc)}",
-                        name=name,
-                    )
-                )
+            if value:
+                self.filled.setdefault(loc, set()).add(value)
             return value or match[0]
 
         return _REFERENCE.sub(fill, text)

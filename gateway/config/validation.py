@@ -9,8 +9,10 @@ from pydantic_core import ErrorDetails
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
+from agent.security.secret_values import is_secret_value
 from agent.text.similar_names import similar_names
 from gateway.config.channel_section import ChannelSection
+from gateway.config.declared_secrets import declared_secrets_of
 from gateway.config.json_files.document import kind_of
 from gateway.config.key_catalog import section_at
 from gateway.config.model_entries import fallbacks
@@ -21,6 +23,7 @@ from gateway.config.python_plugins import (
     package_channels,
     package_sections,
 )
+from gateway.config.references import References
 from gateway.config.schema import Settings
 from gateway.config.value_types import audience_forms
 from gateway.core.messages import CONSOLE
@@ -104,6 +107,31 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
             )
         )
     return complaints
+
+
+def check_command_variables(
+    settings: Settings, values: Mapping[Key, Value], references: References
+) -> list[str]:
+    """Return complaints about variables of commands that hold a secret.
+
+    A reference may not lead to any secret. In a literal text only a secret that is no word counts,
+    because a word is no copy.
+    """
+    variables = settings.security.exec_env
+    if not variables:
+        return []
+    key = ("security", "exec_env")
+    secrets = declared_secrets_of(settings, references.environ)
+    random_secrets = list(filter(is_secret_value, secrets))
+    return [
+        t(
+            "{where}: holds a secret, which commands of the model could read",
+            where=f"{values[key].place}: {dotted((*key, name))}",
+        )
+        for name, text in variables.items()
+        if not secrets.isdisjoint(references.filled.get((*key, name), ()))
+        or any(secret in text for secret in random_secrets)
+    ]
 
 
 def require_model(settings: Settings) -> None:

@@ -1,7 +1,6 @@
 """Sandbox of commands as configured."""
 
 import asyncio
-import os
 from pathlib import Path
 
 from agent.security.sandbox.base import Limits
@@ -42,14 +41,14 @@ def fixed_files(settings: Settings) -> tuple[Path, ...]:
     return () if policy is None else (policy,)
 
 
-def sandbox_options(settings: Settings) -> SandboxOptions:
-    """Return the sandbox options of the section `security`."""
+def sandbox_options(settings: Settings, root: Path) -> SandboxOptions:
+    """Return the sandbox options of the section `security`; `root` is Kore's own folder."""
     security = settings.security
     limits = command_limits(settings)
     further = tuple(Path(name).expanduser() for name in security.sandbox_read)
     toolchains = Toolchains()
     if security.sandbox_toolchains:
-        toolchains = find_toolchains(Path.home(), os.environ)
+        toolchains = find_toolchains(Path.home(), root)
     return SandboxOptions(
         security.sandbox,
         limits,
@@ -65,4 +64,4 @@ async def choose_sandbox(settings: Settings, home: DataDir) -> SandboxChoice:
 
     Raises `ConfigError`.
     """
-    return await asyncio.to_thread(select_sandbox, sandbox_options(settings), home.root)
+    return await asyncio.to_thread(select_sandbox, sandbox_options(settings, home.root), home.root)

@@ -5,18 +5,12 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from agent.providers.vendors import VENDORS
 from agent.security.redaction import Redactor
-from agent.security.secret_values import (
-    is_secret_value,
-    names_secret,
-    secrets_in_addresses,
-    secrets_in_map,
-)
+from agent.security.secret_values import is_secret_value, names_secret, secrets_in_addresses
 from gateway.config import Settings
+from gateway.config.declared_secrets import declared_secrets_of
 from gateway.config.python_plugins import PACKAGES, package_sections
-from gateway.config.secret_keys import masked, secrets_of
-from gateway.config.sections import McpServer
+from gateway.config.secret_keys import masked
 
 
 def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
@@ -29,19 +23,7 @@ def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
 
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
     """Return every known secret; of a channel's secrets also their parts."""
-    variables = [name for vendor in VENDORS.values() for name in vendor.key_variables]
-    if settings.store.encryption_key_env:
-        variables.append(settings.store.encryption_key_env)
-    if settings.store.files:
-        variables += ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
-    values = {*_walk(settings), *settings.hidden, *(environ.get(name, "") for name in variables)}
-    packages = package_sections(settings)
-    for section in (*settings.channels.values(), *packages.values()):
-        values.update(section.secret_parts())
-    values.update(_walk(packages))
-    for text in tuple(values):
-        values.update(secrets_in_addresses(text))
-    return frozenset(filter(is_secret_value, values))
+    return frozenset(filter(is_secret_value, declared_secrets_of(settings, environ)))
 
 
 def unredacted_settings(value: Any, path: str = "") -> Iterator[str]:
@@ -75,26 +57,3 @@ def describe(settings: Settings) -> dict[str, Any]:
         values[PACKAGES][name] = section.model_dump(mode="json")
     described: dict[str, Any] = masked(values)
     return described
-
-
-def _walk(value: Any) -> Iterator[str]:
-    match value:
-        case SecretStr():
-            yield value.get_secret_value()
-        case BaseModel():
-            if isinstance(value, McpServer):
-                yield from secrets_of(value.args)
-            for _, inner in value:
-                yield from _walk(inner)
-        case dict():
-            # Environment variables and headers are mostly not secret.
-            texts = {k: v.get_secret_value() for k, v in value.items() if isinstance(v, SecretStr)}
-            yield from secrets_in_map(texts)
-            for inner in value.values():
-                if not isinstance(inner, SecretStr):
-                    yield from _walk(inner)
-        case tuple() | list():
-            for inner in value:
-                yield from _walk(inner)
-        case str():
-            yield from secrets_in_addresses(value)

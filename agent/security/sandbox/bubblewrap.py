@@ -80,19 +80,27 @@ class Bubblewrap:
         return replace(self, readable_folders=(*self.readable_folders, *folders))
 
     @property
+    def _toolchains(self) -> Toolchains:
+        """The toolchains that can be shown.
+
+        Without descriptors a command could replace a cache by a link after it was checked.
+        """
+        return self.toolchains if self._by_descriptor else self.toolchains.without_caches()
+
+    @property
     def _visible(self) -> tuple[Path, ...]:
         return (*self.readable_folders, *self.toolchains.folders)
 
     @property
     def readable_programs(self) -> tuple[Path, ...]:
-        return environment.readable_programs((*self._visible, *self.toolchains.caches))
+        return environment.readable_programs((*self._visible, *self._toolchains.caches))
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """Prepare the command in its namespaces. Raises `ToolError`."""
         with ExitStack() as stack, ExitStack() as handed_over:
             opened_folders = stack.enter_context(job.open_folders())
-            caches = stack.enter_context(self.toolchains.open_caches(job.workspace))
+            caches = stack.enter_context(self._toolchains.open_caches(job.workspace))
             setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
@@ -172,7 +180,7 @@ class Bubblewrap:
         """Return the arguments that start the command, and set its variables."""
         programs = self.readable_programs
         env = environment.command_environment(os.environ, _HOME, programs)
-        env |= {**self.toolchains.variables_of(job), **environment.variables_of_command(job)}
+        env |= {**self._toolchains.variables_of(job), **environment.variables_of_command(job)}
         env |= job.git_defaults.variables(_GIT)
         shell = environment.shell()
         if job.report is not None:

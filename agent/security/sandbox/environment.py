@@ -146,8 +146,8 @@ def _is_below(path: str, root: str) -> bool:
 class Toolchains:
     """Folders and files to read and run from, and variables that point to them.
 
-    `caches` are folders with packages and environments, which are opened without following links
-    and shown only if they belong to the user that Kore runs as. `cache_variables` let programs use
+    `caches` are folders with packages, which are opened without following links and shown only if
+    they belong to the user that Kore runs as. `cache_variables` let programs use
     these instead of the network, so commands have them only without a network.
     """
 
@@ -161,6 +161,10 @@ class Toolchains:
         offline = self.cache_variables if job.egress is None else {}
         return {**self.variables, **offline}
 
+    def without_caches(self) -> "Toolchains":
+        """Return the programs alone."""
+        return Toolchains(self.folders, self.variables)
+
     @contextmanager
     def open_caches(self, workspace: Path) -> Iterator[Mapping[Path, int]]:
         """Open the caches that commands in this workspace can be shown.
@@ -171,7 +175,7 @@ class Toolchains:
         with ExitStack() as stack:
             opened: dict[Path, int] = {}
             for path in self.caches:
-                if path.is_relative_to(workspace) or workspace.is_relative_to(path):
+                if _overlap(path, workspace):
                     continue
                 with suppress(OSError):
                     folder = stack.enter_context(open_folder_beneath(path))
@@ -180,12 +184,13 @@ class Toolchains:
             yield opened
 
 
-def find_toolchains(home: Path, environ: Mapping[str, str] | None = None) -> Toolchains:
+def find_toolchains(home: Path, closed: Path | None = None) -> Toolchains:
     """Return the toolchains of `toolchains.toml` that exist in this home folder.
 
-    Also the active virtual environment of `environ`.
+    No cache contains the folder `closed` or lies in it.
     """
     real_home = home.resolve()
+    real_closed = None if closed is None else closed.resolve()
     folders: list[Path] = []
     caches: list[Path] = []
     variables: dict[str, str] = {}
@@ -193,7 +198,9 @@ def find_toolchains(home: Path, environ: Mapping[str, str] | None = None) -> Too
     for entry in _table().values():
         existing = [home / name for name in entry.get("folders", ()) if (home / name).exists()]
         existing_caches = [
-            real_home / name for name in entry.get("caches", ()) if (real_home / name).is_dir()
+            path
+            for path in (real_home / name for name in entry.get("caches", ()))
+            if path.is_dir() and not (real_closed is not None and _overlap(path, real_closed))
         ]
         folders += existing
         caches += existing_caches
@@ -205,19 +212,12 @@ def find_toolchains(home: Path, environ: Mapping[str, str] | None = None) -> Too
             cache_variables |= {
                 name: value.replace("~", str(real_home)) for name, value in value_by_name.items()
             }
-    environment = _active_environment(environ or {})
-    if environment is not None:
-        caches.append(environment)
-        variables["VIRTUAL_ENV"] = str(environment)
     folders += _linked_programs(home / ".local/bin", (*folders, *caches))
     return Toolchains(tuple(folders), variables, tuple(caches), cache_variables)
 
 
-def _active_environment(environ: Mapping[str, str]) -> Path | None:
-    """Return the active virtual environment of Python."""
-    name = environ.get("VIRTUAL_ENV", "")
-    path = Path(name).resolve()
-    return path if name.startswith("/") and (path / "pyvenv.cfg").is_file() else None
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _linked_programs(folder: Path, targets: Sequence[Path]) -> list[Path]:

@@ -100,7 +100,7 @@ def project_context(
         from gateway.runtime.sandbox import sandbox_options
 
         try:
-            return select_sandbox(sandbox_options(settings), home.root).sandbox
+            return select_sandbox(sandbox_options(settings, home.root), home.root).sandbox
         except ConfigError:
             return None
 

@@ -57,7 +57,7 @@ def _case(args: argparse.Namespace, settings: Settings) -> PolicyCase:
 def _is_confined(settings: Settings, home: DataDir) -> bool:
     """Return whether a sandbox works here; the result is stored in Kore's folder."""
     home.ensure()
-    return select_sandbox(sandbox_options(settings), home.root).sandbox.confines
+    return select_sandbox(sandbox_options(settings, home.root), home.root).sandbox.confines
 
 
 def _check(case: PolicyCase, args: argparse.Namespace) -> int:

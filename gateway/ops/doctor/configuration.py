@@ -167,7 +167,7 @@ def check_sandbox(settings: Settings, home: DataDir) -> Check:
         if folder is None:
             folder = stack.enter_context(scratch_folder("kore-doctor-"))
         try:
-            choice = select_sandbox(sandbox_options(settings), folder, afresh=True)
+            choice = select_sandbox(sandbox_options(settings, home.root), folder, afresh=True)
         except ConfigError as exc:
             return Check("sandbox", "fail", str(exc), exc.hint)
     before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())

@@ -1,5 +1,6 @@
 """Variables for commands: `security.exec_env`."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from agent.types import ToolCall
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 from tests.gateway.config.loading import load
 
+# No token by its form, but not a word.
+PASSPHRASE = "Qx7!vT2m$Lr6"
 TOKEN = "ghp_Zq8vT2mXw4Lr6Kd1Bn5Yc7Hj3Fs9Pa0Ue"
 
 
@@ -63,8 +66,35 @@ def test_secret_of_the_secrets_file_is_refused(tmp_path: Path) -> None:
     secrets.parent.mkdir()
     secrets.write_text('{"PLAIN": "canary"}')
     secrets.chmod(0o600)
-    with pytest.raises(ConfigError, match="is a secret"):
+    with pytest.raises(ConfigError, match="holds a secret"):
         load(tmp_path, {"security": {"exec_env": {"MODE": "${PLAIN}"}}})
+
+
+def model_with_key(key: str) -> dict[str, str]:
+    return {"model_name": "m", "model": "openai/gpt-5", "api_key": key}
+
+
+@pytest.mark.parametrize("text", ["${PLAIN}", "x ${PLAIN}"])
+def test_variable_that_a_key_also_uses_is_refused(tmp_path: Path, text: str) -> None:
+    config = {"security": {"exec_env": {"MODE": text}}, "model_list": [model_with_key("${PLAIN}")]}
+    with pytest.raises(ConfigError, match=r"security\.exec_env\.MODE: holds a secret") as caught:
+        load(tmp_path, config, environ={"PLAIN": "canary"})
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [PASSPHRASE, f"a={PASSPHRASE};"])
+def test_copy_of_a_secret_is_refused(tmp_path: Path, text: str) -> None:
+    secrets = tmp_path / "home" / "secrets.json"
+    secrets.parent.mkdir()
+    secrets.write_text(json.dumps({"PLAIN": PASSPHRASE}))
+    secrets.chmod(0o600)
+    with pytest.raises(ConfigError, match="holds a secret"):
+        load(tmp_path, {"security": {"exec_env": {"MODE": text}}})
+
+
+def test_word_that_is_also_a_placeholder_for_a_key_is_allowed(tmp_path: Path) -> None:
+    config = {"security": {"exec_env": {"MODE": "test"}}, "model_list": [model_with_key("test")]}
+    assert load(tmp_path, config).security.exec_env == {"MODE": "test"}
 
 
 @pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "BASH_ENV", "https_proxy", "a-b", "1", ""])

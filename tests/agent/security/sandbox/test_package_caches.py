@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.environment import find_toolchains
 from agent.security.sandbox.landlock.sandbox import kernel_abi
 from agent.tools.shell.process_group import run
+from gateway.config import Settings
+from gateway.runtime.sandbox import sandbox_options
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
 
@@ -173,12 +176,16 @@ CREDENTIALS = [
     ".gradle/gradle.properties", ".nuget/NuGet/NuGet.Config", ".npmrc", ".config/pip/pip.conf",
     ".config/pypoetry/auth.toml", ".m2/settings-security.xml", ".condarc", "miniconda3/.condarc",
     ".julia/servers/host/auth.toml", ".cabal/config", "go/pkg/mod/cache/vcs/x/config",
+    ".julia/registries/x/.git/config", ".opam/log/x.env", ".opam/repo/x/.git/config",
+    ".opam/5.1/.opam-switch/sources/x/.git/config", "miniconda3/envs/x/.condarc",
+    ".conda/envs/x/conda-meta/state", ".cache/pypoetry/virtualenvs/x/pip.conf",
+    ".local/share/pypoetry/venv/pip.conf", ".local/share/virtualenvs/x/pip.conf",
+    ".local/share/pipx/venvs/x/pipx_metadata.json", ".virtualenvs/postactivate",
 ]  # fmt: skip
 PACKAGES = [
     ".cargo/registry/x", ".cargo/git/x", ".m2/repository/x", ".gradle/caches/modules-2/x",
-    ".nuget/packages/x", "go/pkg/mod/cache/download/x", "miniconda3/bin/x", ".ghcup/bin/x",
-    ".opam/x", ".julia/packages/x", ".local/share/pnpm/x", ".cache/pypoetry/virtualenvs/x",
-    ".local/share/virtualenvs/x", ".local/share/pipx/venvs/x", ".virtualenvs/x",
+    ".nuget/packages/x", "go/pkg/mod/cache/download/x", ".ghcup/bin/x", ".julia/packages/x",
+    ".local/share/pnpm/store/x",
 ]  # fmt: skip
 
 
@@ -226,23 +233,60 @@ async def test_cache_in_the_workspace_stays_writable(home: Path) -> None:
     assert await output_of(box, "echo y >.m2/repository/y && cat .m2/repository/y", home) == "y\n"
 
 
-async def test_active_environment_and_linked_programs_are_found(
+async def test_linked_programs_are_found(
+    home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_files(home, {".ghcup/bin/tool": "#!/bin/sh\necho linked\n", ".local/bin/own": "canary"})
+    tool = home / ".ghcup/bin/tool"
+    tool.chmod(0o755)
+    (home / ".local/bin/tool").symlink_to(tool)
+    monkeypatch.setenv("PATH", f"{home}/.local/bin:{os.environ['PATH']}")
+    text = await output_of(box_with(home), f"tool; cat {home}/.local/bin/own", workspace)
+    assert text.startswith("linked\n")
+    assert "canary" not in text
+
+
+async def test_active_environment_is_not_shown(
     home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = tmp_path / "venvs" / "web"
-    script = "#!/bin/sh\necho linked\n"
-    make_files(environment, {"pyvenv.cfg": "", "bin/serve": "#!/bin/sh\necho $VIRTUAL_ENV\n"})
-    make_files(home, {".local/share/pipx/venvs/tool/bin/tool": script, ".local/bin/own": "canary"})
-    tool = home / ".local/share/pipx/venvs/tool/bin/tool"
-    for program in (environment / "bin/serve", tool):
-        program.chmod(0o755)
-    (home / ".local/bin/tool").symlink_to(tool)
-    monkeypatch.setenv("PATH", f"{environment}/bin:{home}/.local/bin:{os.environ['PATH']}")
-    toolchains = find_toolchains(home, {"VIRTUAL_ENV": str(environment)})
-    box = replace(installed_bubblewrap(), toolchains=toolchains)
-    text = await output_of(box, f"serve; tool; cat {home}/.local/bin/own", workspace)
-    assert text.startswith(f"{environment}\nlinked\n")
+    # A command of another project could have planted its programs.
+    environment = tmp_path / "other" / ".venv"
+    make_files(environment, {"pyvenv.cfg": "", "bin/git": "#!/bin/sh\necho canary\n"})
+    (environment / "bin/git").chmod(0o755)
+    monkeypatch.setenv("VIRTUAL_ENV", str(environment))
+    monkeypatch.setenv("PATH", f"{environment}/bin:{os.environ['PATH']}")
+    options = sandbox_options(Settings(), tmp_path / "kore")
+    box = replace(installed_bubblewrap(), toolchains=options.toolchains)
+    text = await output_of(
+        box, f"git --version; ls {environment}; echo $VIRTUAL_ENV $PATH", workspace
+    )
     assert "canary" not in text
+    assert "pyvenv.cfg" not in text.splitlines()
+    assert f"{environment}/bin" not in text
+
+
+async def test_without_mounts_by_descriptor_no_cache_is_shown(home: Path, workspace: Path) -> None:
+    make_files(home, {".gradle/caches/modules-2/x": "package"})
+    box = replace(box_with(home), features=frozenset(), runs_as_root=False)
+    with box.prepare(SandboxCommand("true", workspace, workspace)) as spawn:
+        assert not any(".gradle" in word for word in spawn.argv)
+
+
+@pytest.mark.parametrize("name", [".m2", ".m2/repository", ".m2/repository/kore"])
+def test_cache_around_or_in_kores_folder_is_left_out(home: Path, name: str) -> None:
+    make_files(home, {".m2/repository/kore/x": "package", ".gradle/caches/modules-2/x": "package"})
+    assert find_toolchains(home, home / name).caches == (home / ".gradle/caches/modules-2",)
+
+
+def test_caches_are_below_the_home_folder(home: Path) -> None:
+    table = tomllib.loads(Path("agent/security/sandbox/toolchains.toml").read_text())
+    names = [name for entry in table.values() for name in entry.get("caches", ())]
+    assert names
+    for name in names:
+        path = Path(name)
+        assert not path.is_absolute()
+        assert path.parts
+        assert ".." not in path.parts
 
 
 def test_variables_are_for_commands_without_a_network(home: Path, workspace: Path) -> None:
