@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.folder_identity import real_start_folder
 from agent.security.files.paths import user_inbox_dir
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.core.messages import CONSOLE, InboundMessage
@@ -142,7 +143,7 @@ class AccessControl:
         if message.channel != CONSOLE or message.options.start_folder is None:
             return None
         start_folder = Path(os.path.abspath(message.options.start_folder))
-        return start_folder if self.folder(workspace, message) in start_folder.parents else None
+        return real_start_folder(self.folder(workspace, message), start_folder)
 
     def _is_known(self, message: InboundMessage) -> bool:
         """Return whether the sender is listed by id, paired, or a valid access token."""

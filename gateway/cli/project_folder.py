@@ -3,10 +3,12 @@
 import argparse
 import json
 import os
+import pwd
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,14 +202,14 @@ def find_place(
 ) -> WorkingPlace | None:
     """Return the chosen or the current folder with the repository around it as workspace.
 
-    Returns None without a project: in the home folder, in `/`, in Kore's own folder, in the
+    Returns None without a project: in a home folder, in `/`, in Kore's own folder, in the
     workspace, and in any parent of these, unless the folder was chosen.
     """
     if chosen_folder is None and settings.agent.start_in == "workspace":
         return None
     folder = chosen_folder or current_folder().resolve()
     own_folders = (home.root.resolve(), settings.agent.workspace.resolve())
-    outer_folders = (Path.home().resolve(), *own_folders)
+    outer_folders = (*_home_folders(folder), *own_folders)
     root = None
     if not any(folder.is_relative_to(own_folder) for own_folder in own_folders):
         root = _repository_around(folder, outer_folders)
@@ -219,10 +221,21 @@ def find_place(
     return WorkingPlace(folder, folder) if chosen_folder is not None or is_project else None
 
 
+def _home_folders(folder: Path) -> Iterator[Path]:
+    """Yield the home folders of this user, whatever $HOME says, and of the folder's owner."""
+    yield Path.home().resolve()
+    for user in {os.geteuid(), folder.stat().st_uid}:
+        # Containers may use a user id without an account.
+        with suppress(KeyError):
+            home = Path(pwd.getpwuid(user).pw_dir)
+            if home.is_absolute():
+                yield home.resolve()
+
+
 def _repository_around(folder: Path, outer_folders: Sequence[Path]) -> Path | None:
     """Return the root of the repository around the folder, or None.
 
-    A repository around the home folder or Kore's folder, such as a dotfiles repository, does not
+    A repository around a home folder or Kore's folder, such as a dotfiles repository, does not
     count, and neither does one that another user could have put around the folder.
     """
     for parent in (folder, *folder.parents):

@@ -22,6 +22,7 @@ from agent.context.project.repository_state import describe_repository, find_hea
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.folder_identity import real_start_folder
 from agent.security.sandbox.base import Sandbox
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.origin import TrustedOrigins
@@ -165,7 +166,10 @@ class ProjectContext:
 
     def _own_folders(self) -> Sequence[Path]:
         """Return the root of the project, and the folder where relative paths start."""
-        return [folder for folder in (self.root, self.start_folder) if folder is not None]
+        if self.root is None:
+            return []
+        start_folder = real_start_folder(self.root, self.start_folder)
+        return [self.root] if start_folder is None else [self.root, start_folder]
 
     def _beginnings(self, room: int) -> Iterator[tuple[Path, str]]:
         """Yield the beginnings of README and configuration files within `room` tokens.

@@ -3,7 +3,8 @@
 A path does not identify a folder: a command in the parent folder may replace it with a link, and
 everything that follows the path then works in the target of the link. A conversation therefore also
 stores the device and inode of its folder. Code that works there opens the folder by its real path,
-follows no link, and compares.
+follows no link, and compares. A start folder inside it has no identity: commands may replace it
+with another folder of the project, but not with a link to a folder outside.
 """
 
 import os
@@ -62,6 +63,21 @@ def is_in_place(identity: FolderIdentity | None) -> bool:
     except FolderReplaced:
         return False
     return True
+
+
+def real_start_folder(root: Path, folder: Path | None) -> Path | None:
+    """Return the folder inside `root` where relative paths start; None for `root` itself.
+
+    Commands can write where it lies. Work starts in `root` if the folder is missing, or if a link
+    is in its place or in the place of a folder around it. Check it for each message.
+    """
+    if folder is None or root not in folder.parents:
+        return None
+    try:
+        with open_folder_beneath(folder):
+            return folder
+    except OSError:
+        return None
 
 
 @contextmanager

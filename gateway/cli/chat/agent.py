@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
@@ -61,9 +62,10 @@ def _run(args: argparse.Namespace) -> int:
     place, settings = choose_place(args, settings, home, may_ask=options.full_access is None)
     if place is not None:
         options = place.apply(options)
+    choose_agent = None
     if args.agent is not None:
-        agent = agent_option(home, settings, args.agent, options.cwd)
-        options = replace(options, agent=agent)
+        choose_agent = partial(agent_option, home, settings, args.agent)
+        options = replace(options, agent=choose_agent(options.cwd))
     _log_to_file(args, settings, home)
     if options.full_access is not None:
         folder = options.cwd or str(settings.agent.workspace)
@@ -95,6 +97,7 @@ def _run(args: argparse.Namespace) -> int:
             streams,
             # The warning about full access named the folder.
             is_folder_chosen=args.cwd is not None or options.full_access is not None,
+            choose_agent=choose_agent,
         )
         return asyncio.run(_once(request, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:

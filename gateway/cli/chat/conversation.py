@@ -84,7 +84,7 @@ def workdir_of(
         return next(first, model) if model == "default" else model
 
     root = Path(options.cwd or settings.agent.workspace)
-    folder = Path(options.start_folder or root)
+    start_folder = None if options.start_folder is None else Path(options.start_folder)
     resolved = root.resolve()
     origin = origin_of(settings)
     # The workspace is not trusted here, because a model may have written its files.
@@ -104,7 +104,7 @@ def workdir_of(
     ]
     skills = skill_catalog(DataDir(home), settings)
     return ConsoleWorkdir(
-        folder,
+        root,
         settings.security.blocked_paths,
         lambda: project or project_context(None, (), settings, DataDir(home)),
         models,
@@ -113,5 +113,5 @@ def workdir_of(
         title,
         CustomCommands(command_folders, lambda: skills.load(resolved).values()),
         settings.agent.workspace,
-        root,
+        start_folder,
     )

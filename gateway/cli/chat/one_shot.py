@@ -45,7 +45,8 @@ _ERASE = "\r\x1b[K"
 class OneShotRequest:
     """Request for a single turn in `session`, in the latest one (`latest`), or in a new one.
 
-    An earlier session works in its own folder, unless `is_folder_chosen`.
+    An earlier session works in its own folder, unless `is_folder_chosen`. `choose_agent` returns
+    the agent of `options` as a folder defines it; None without a chosen agent.
     """
 
     text: str
@@ -57,6 +58,7 @@ class OneShotRequest:
     # Print streamed text, including text before a tool call.
     streams: bool = False
     is_folder_chosen: bool = False
+    choose_agent: Callable[[str], dict[str, Any]] | None = None
 
 
 class ProgressLine:
@@ -275,6 +277,9 @@ class OneShotTurn:
             )
             return
         own_options = replace(options, cwd=folder, start_folder=None, project=None)
+        if self._request.choose_agent is not None:
+            agent = await asyncio.to_thread(self._request.choose_agent, folder)
+            own_options = replace(own_options, agent=agent)
         self._message = replace(self._message, options=own_options)
         self._note(
             t(

@@ -31,6 +31,17 @@ def test_console_user_is_always_the_owner() -> None:
     assert AccessControl(None, {}).is_owner(console_message("x"))
 
 
+def test_start_folder_that_a_link_replaced_does_not_count(tmp_path: Path) -> None:
+    root, part = tmp_path / "repo", tmp_path / "repo" / "part"
+    for folder in (part, tmp_path / "other"):
+        folder.mkdir(parents=True)
+    message = console_message("x", options={"cwd": str(root), "start_folder": str(part)})
+    assert ACCESS.start_folder(WORKSPACE, message) == part
+    part.rmdir()
+    part.symlink_to(tmp_path / "other")
+    assert ACCESS.start_folder(WORKSPACE, message) is None
+
+
 def test_owner_of_another_channel_is_not_owner_here() -> None:
     assert not ACCESS.is_owner(chat_message("x", sender=Sender("7"), channel="other"))
 

@@ -2,7 +2,9 @@
 
 import json
 import os
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -107,6 +109,30 @@ def test_repository_in_a_world_writable_folder_is_not_the_workspace(
 ) -> None:
     part.parent.chmod(0o777)
     assert _place_of(person, part).workspace == part
+
+
+@pytest.mark.parametrize("user", ["own", "owner"])
+def test_repository_around_a_home_folder_of_the_accounts_does_not_count(
+    person: Path, part: Path, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    """HOME names another folder; root works in the home folder of the folder's owner."""
+    home = part.parent
+    asked_id = os.geteuid() if user == "own" else 65_533
+    if user == "owner":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give files away")
+        for path in (home, home / ".git", part):
+            os.chown(path, asked_id, asked_id)
+
+    def account(user_id: int) -> SimpleNamespace:
+        if user_id != asked_id:
+            raise KeyError(user_id)
+        return SimpleNamespace(pw_dir=str(home))
+
+    assert _place_of(person, part).workspace == home
+    monkeypatch.setattr(pwd, "getpwuid", account)
+    assert _place_of(person, part).workspace == part
+    assert _start(person, home, monkeypatch) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

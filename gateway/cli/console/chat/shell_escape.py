@@ -17,6 +17,7 @@ from agent.errors import ToolError
 from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.folder_identity import FolderReplaced, real_start_folder
 from agent.security.redaction import Redactor
 from agent.security.sandbox.base import SandboxCommand, SpawnSpec
 from agent.security.sandbox.unconfined import Unconfined
@@ -61,6 +62,15 @@ class Shell:
         redactor = redactor_of(settings, os.environ)
         return cls(workspace, folder, settings.tools.output_limit_bytes, redactor)
 
+    def check_folder(self) -> None:
+        """Raise `FolderReplaced` unless `folder` is the workspace or really a folder inside it.
+
+        A command for one folder, such as `rm -rf build`, must not run in another.
+        """
+        is_inside = real_start_folder(self.workspace, self.folder) is not None
+        if self.folder != self.workspace and not is_inside:
+            raise FolderReplaced(self.folder)
+
 
 class UserCommand:
     """Shell command of the person; cancelling `run` kills it with all its child processes."""
@@ -85,6 +95,7 @@ class UserCommand:
     async def run(self) -> None:
         """Run the command to its end; errors are reported by `ending`."""
         try:
+            self._shell.check_folder()
             ended = await self._commands.run(self._line, None, self._take)
             code = ended.exit.code or 0
             self._ended_at = f"killed by signal {-code}" if code < 0 else f"exit code {code}"

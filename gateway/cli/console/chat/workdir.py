@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.files.folder_identity import real_start_folder
 from agent.skills.authoring import find_skill_request, writing_request
 from gateway.cli.console.chat.custom_commands import CustomCommand, CustomCommands
 from gateway.commands import find_command
@@ -23,14 +24,14 @@ OWN_PROMPTS = {"review": "review", "init": "init_project"}
 
 @dataclass(slots=True)
 class ConsoleWorkdir:
-    """Working folder of a console; relative paths start at `folder`, a folder of `root`.
+    """Working folder of a console: `root`, or `start_folder` inside it.
 
     The model does not see `blocked_paths`. `open_project` opens a project that shows mentioned
     files, `models` lists model names; both are slow. `context_window` returns the window of a model
     in tokens, `model_title` its display name.
     """
 
-    folder: Path
+    root: Path
     blocked_paths: Sequence[str]
     open_project: "Callable[[], ProjectContext]"
     models: Callable[[], Sequence[str]]
@@ -39,8 +40,13 @@ class ConsoleWorkdir:
     model_title: Callable[[str], str] = field(default=str)
     custom_commands: CustomCommands = field(default_factory=lambda: CustomCommands(()))
     workspace: Path | None = None
-    root: Path | None = None
+    start_folder: Path | None = None
     _project: "ProjectContext | None" = field(default=None, init=False)
+
+    @property
+    def folder(self) -> Path:
+        """Folder where relative paths start now."""
+        return real_start_folder(self.root, self.start_folder) or self.root
 
     def own_commands(self) -> list[tuple[str, str]]:
         """Return the custom commands, each with its slash and its summary."""
@@ -76,8 +82,7 @@ class ConsoleWorkdir:
                 render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
             )
         if (wish := find_skill_request(text)) is not None:
-            root = self.root or self.folder
-            return UserLine(writing_request(wish, root, self.workspace or root))
+            return UserLine(writing_request(wish, self.root, self.workspace or self.root))
         if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
             return None
         return UserLine(custom.fill(arguments), None if custom.is_trusted else custom)

@@ -129,6 +129,25 @@ def test_mentioned_folder_is_listed(tmp_path: Path) -> None:
     assert "a.md" in news.text
 
 
+def test_link_in_place_of_the_start_folder_is_not_read(tmp_path: Path) -> None:
+    root, private = tmp_path / "repo", tmp_path / "private"
+    for folder in (root / "packages" / "api", private / "api"):
+        folder.mkdir(parents=True)
+    (root / "packages" / "api" / "README.md").write_text("about the API")
+    (private / "api" / "README.md").write_text("a secret")
+    project = ProjectContext(root, start_folder=root / "packages" / "api")
+    news = project.news()
+    assert news is not None
+    assert "about the API" in news.text
+    (root / "packages").rename(root / "moved")
+    (root / "packages").symlink_to(private)
+    project.forget()
+    news = project.news()
+    assert news is not None
+    assert "a secret" not in news.text
+    assert f"[The folder {root / 'packages' / 'api'}," not in news.text
+
+
 def test_secrets_are_redacted(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("key hunter2")

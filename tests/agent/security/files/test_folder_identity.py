@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.files.folder_identity import FolderIdentity, FolderReplaced, open_folder
+from agent.security.files.folder_identity import (
+    FolderIdentity,
+    FolderReplaced,
+    open_folder,
+    real_start_folder,
+)
 
 
 @pytest.fixture
@@ -72,3 +77,22 @@ def test_descriptor_stays_with_the_folder(folder: Path, tmp_path: Path) -> None:
         folder.rename(folder.with_name("moved"))
         folder.symlink_to(tmp_path / "elsewhere")
         assert (Path(f"/proc/self/fd/{descriptor}") / "inside").exists()
+
+
+def test_start_folder_lies_inside_the_root(folder: Path, tmp_path: Path) -> None:
+    root = folder.parent
+    assert real_start_folder(root, folder) == folder
+    for other in (None, root, tmp_path / "elsewhere", root / ".." / "elsewhere", root / "gone"):
+        assert real_start_folder(root, other) is None
+
+
+@pytest.mark.parametrize("name", ["project", "project/inner"])
+def test_link_on_the_way_to_the_start_folder_leads_nowhere(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    start_folder = folder.parent / name
+    start_folder.mkdir(exist_ok=True)
+    (tmp_path / "elsewhere" / "inner").mkdir()
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert real_start_folder(folder.parent, start_folder) is None

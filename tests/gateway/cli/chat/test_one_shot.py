@@ -4,6 +4,8 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +144,23 @@ async def test_continue_uses_the_newest_session_of_the_user(service: MemoryServi
     await turn(service, OneShotRequest("two", latest=True))
     assert len(await service.load_messages(mine)) == 4
     assert not others.messages
+
+
+async def test_agent_is_the_one_of_the_session_folder(
+    service: MemoryService, tmp_path: Path
+) -> None:
+    session = await service.bind_session("cli:local:earlier", None)
+    there = MessageOptions(cwd=str(tmp_path))
+    await turn(service, OneShotRequest("begin", session=session, options=there))
+    options = MessageOptions(cwd="/elsewhere", agent={"name": "tester", "folder": "/elsewhere"})
+
+    def choose_agent(folder: str) -> dict[str, Any]:
+        return {"name": "tester", "folder": folder}
+
+    request = OneShotRequest("go on", session=session, options=options, choose_agent=choose_agent)
+    await turn(service, request)
+    assert service.submitted[-1].options.cwd == str(tmp_path)
+    assert service.submitted[-1].options.agent == choose_agent(str(tmp_path))
 
 
 async def test_session_with_an_open_question_is_rejected(service: MemoryService) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.chat.conversation import workdir_of
-from gateway.config import load_settings
+from gateway.config import Settings, load_settings
 from gateway.core.messages import MessageOptions
 
 LIST = [
@@ -39,3 +39,22 @@ def test_terminal_starts_in_ask_mode_if_only_telegram_has_a_mode(tmp_path: Path)
     file.write_text(json.dumps({"security": {"modes": {"telegram": "plan"}}}))
     settings = load_settings(config=file, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
     assert workdir_of(MessageOptions(), settings, None, tmp_path).mode == "ask"
+
+
+def test_mentioned_files_are_not_read_through_a_link_that_replaced_the_start_folder(
+    tmp_path: Path,
+) -> None:
+    root, private = tmp_path / "repo", tmp_path / "private"
+    for folder in (root / "sub", private):
+        folder.mkdir(parents=True)
+        (folder / "a.md").write_text("x")
+    options = MessageOptions(cwd=str(root), start_folder=str(root / "sub"))
+    workdir = workdir_of(options, Settings(), None, tmp_path)
+    found = workdir.mentions("see @a.md", ())
+    assert found is not None
+    assert found.files == [root / "sub" / "a.md"]
+    (root / "sub").rename(root / "moved")
+    (root / "sub").symlink_to(private)
+    found = workdir.mentions("see @a.md", ())
+    assert found is not None
+    assert not found.files

@@ -105,6 +105,22 @@ async def test_missing_folder_is_reported(tmp_path: Path) -> None:
     assert "could not be started" in (command.ending or "")
 
 
+async def test_command_does_not_run_in_a_link_that_replaced_the_folder(tmp_path: Path) -> None:
+    workspace, private = tmp_path / "repo", tmp_path / "private"
+    for folder in (workspace / "sub", private):
+        folder.mkdir(parents=True)
+    shell = Shell(workspace, workspace / "sub", 10_000, Redactor())
+    await UserCommand(shell, "touch here", print).run()
+    assert (workspace / "sub" / "here").exists()
+    (workspace / "sub").rename(workspace / "moved")
+    (workspace / "sub").symlink_to(private)
+    command = UserCommand(shell, "touch build", print)
+    await command.run()
+    assert "no longer the folder that was chosen" in (command.ending or "")
+    assert not list(private.iterdir())
+    assert not (workspace / "build").exists()
+
+
 @pytest.mark.parametrize(
     ("line", "command"),
     [
