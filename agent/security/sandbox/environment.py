@@ -216,8 +216,8 @@ def find_toolchains(home: Path, closed: Path | None = None) -> Toolchains:
     return Toolchains(tuple(folders), variables, tuple(caches), cache_variables)
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
+def _overlap(first: Path, second: Path) -> bool:
+    return first.is_relative_to(second) or second.is_relative_to(first)
 
 
 def _linked_programs(folder: Path, targets: Sequence[Path]) -> list[Path]:

@@ -215,7 +215,8 @@ def _open_to_others(home: Path) -> list[str]:
     return [
         f"{path} {stat.filemode(path.lstat().st_mode)}"
         for path in ours
-        if path.lstat().st_mode & 0o077
+        # Git reads it as the user of a command.
+        if path.lstat().st_mode & 0o077 and path.name != ".gitignore"
     ]
 
 

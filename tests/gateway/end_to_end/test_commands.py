@@ -123,16 +123,16 @@ async def test_effort_is_set_per_conversation(gateway: GatewayProcess, chat: int
         return gateway.model.requests[-1].body.get("reasoning_effort")
 
     assert await effort() is None
-    assert "`high`" in (await gateway.answers_to(chat, "/effort HIGH"))[-1]
+    assert ": high." in (await gateway.answers_to(chat, "/effort HIGH"))[-1]
     assert await effort() == "high"
     assert "accepts" in (await gateway.answers_to(chat, "/effort a lot"))[-1]
     assert "model default" in (await gateway.answers_to(chat, "/effort default"))[-1]
     assert await effort() is None
-    assert "`low`" in (await gateway.answers_to(chat, "/effort low"))[-1]
+    assert ": low." in (await gateway.answers_to(chat, "/effort low"))[-1]
     await gateway.answers_to(chat, "/new")
     assert "model default" in (await gateway.answers_to(chat, "/effort"))[-1]
     assert "hidden" in (await gateway.answers_to(chat, "/thinking hide"))[-1]
-    assert "`/effort` sets" in (await gateway.answers_to(chat, "/thinking on"))[-1]
+    assert "/effort sets" in (await gateway.answers_to(chat, "/thinking on"))[-1]
     assert "hidden" in (await gateway.answers_to(chat, "/thinking"))[-1]
 
 

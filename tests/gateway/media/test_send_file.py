@@ -80,4 +80,4 @@ async def test_model_is_informed_that_delivery_is_unconfirmed(tmp_path: Path) ->
         await parts.bus.submit(chat_message("send it"))
         refused, _ = await platform.answers("1", 2)
     assert "📎 Not sent, because this chat does not allow it: a.txt." in refused
-    assert "Whether it arrives is not known yet" in model.requests[-1].messages[-1].text
+    assert "It is not known yet whether it arrives" in model.requests[-1].messages[-1].text
