@@ -18,7 +18,7 @@ from agent.context.project.directory_tree import (
     tree_changes,
 )
 from agent.context.project.pointed_file import PointedFile, read_pointed_file
-from agent.context.project.repository_state import describe_repository, find_head
+from agent.context.project.repository_state import describe_repository, state_files
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
@@ -147,9 +147,8 @@ class ProjectContext:
     def _is_untrusted(self, folder: Path) -> bool:
         if not self.origin.is_own(folder):
             return True
-        # A command may have chosen the name of the branch.
-        head = find_head(folder) if folder == self.root else None
-        return head is not None and is_marked(head)
+        # A command may have chosen the name of the branch, or the subject of a commit.
+        return folder == self.root and any(map(is_marked, state_files(folder)))
 
     def _describe_folder(self, folder: Path, listing: FolderTree) -> str:
         """Return the whole tree, or its changes if they are shorter."""

@@ -1,4 +1,4 @@
-"""State of a project's repository: the branch and the number of changed files.
+"""State of a project's repository: branches, newest commits and changed files.
 
 Git may run programs that a repository configures. Therefore it runs only in the sandbox for
 commands, which can read the repository and has no network access. Without a sandbox, only the
@@ -7,14 +7,17 @@ branch is reported, as read from a file.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.context.project.instructions import project_folders
 from agent.errors import ToolError
 from agent.prompts import render_prompt
+from agent.records import frozen
+from agent.security.files.folder_identity import FolderIdentity
+from agent.security.files.git_layout import OuterStore, find_outer_store
 from agent.security.files.safe_open import read_regular
-from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders
+from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders, StoreMount
 
 _TIMEOUT_S = 2
 _HEAD_LIMIT_BYTES = 1_000
@@ -22,35 +25,89 @@ _BRANCH = "ref: refs/heads/"
 # Git accepts sentences as names; other branch names are shown only to people.
 _BRANCH_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
-_STATUS = (
-    f"exec git -c core.fsmonitor=false -c core.hooksPath={os.devnull}"
-    " status --porcelain -z --no-renames --ignore-submodules=all"
-)
+_MAX_COMMITS = 3
+_MAX_FILES = 10
+_MAX_SUBJECT_CHARS = 72
+_MAX_PATH_CHARS = 120
+# Room for 100,000 changed files of usual length.
+_MAX_OUTPUT_BYTES = 5_000_000
+# Conventional names of the main branch where no remote says it.
+_MAIN_BRANCHES = ("main", "master")
+_REMOTE_HEAD = "refs/remotes/origin/HEAD"
+# Prints three parts separated by NUL: the branches, the newest commits and the changed files.
+_SCRIPT = f"""\
+run() {{ git -c core.fsmonitor=false -c core.hooksPath={os.devnull} "$@"; }}
+run for-each-ref --format='%(refname) %(symref)' {_REMOTE_HEAD} \
+    {" ".join(f"refs/heads/{name}" for name in _MAIN_BRANCHES)}
+printf '\\0'
+run log -{_MAX_COMMITS} --no-show-signature --format='%h %s'
+printf '\\0'
+run status --porcelain -z --no-renames --ignore-submodules=all
+"""
 _VARIABLES = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
 
 
+@frozen
+class GitFacts:
+    """Facts from git; `changed_files` are relative to the top of the repository."""
+
+    main_branch: str
+    commits: Sequence[str]
+    changed_files: Sequence[str]
+
+
 def describe_repository(root: Path, choose_sandbox: Callable[[], Sandbox | None]) -> str:
     """Return a sentence for the model, or '' outside of a repository. May block briefly."""
-    head = find_head(root)
-    branch = _read_branch(head) if head is not None else None
-    if head is None or branch is None:
+    place = _find_place(root)
+    branch = _read_branch(place.own / "HEAD") if place is not None else None
+    if place is None or branch is None:
         return ""
-    changes = _count_changes(root.resolve(), head.parent.parent, choose_sandbox())
-    return render_prompt("project_git", branch=branch, changes=_in_words(changes))
+    facts = _ask_git(root.resolve(), place, choose_sandbox())
+    if facts is None:
+        return render_prompt("project_git_branch", branch=branch)
+    return render_prompt(
+        "project_git",
+        branch=branch,
+        main=facts.main_branch or "unknown",
+        commits="; ".join(facts.commits) or "none",
+        changes=_list_files(facts.changed_files),
+    )
 
 
-def find_head(root: Path) -> Path | None:
-    """Return the file that names the branch, or None outside of a repository."""
+def state_files(root: Path) -> Sequence[Path]:
+    """Return the files that change with the branch and its commits; empty outside a repository."""
+    place = _find_place(root)
+    if place is None:
+        return ()
+    return tuple(filter(os.path.lexists, (place.own / "HEAD", place.own / "logs" / "HEAD")))
+
+
+@frozen
+class _Place(OuterStore):
+    """Store of a repository whose top folder is `top`."""
+
+    top: Path
+    is_outer: bool
+
+
+def _find_place(root: Path) -> _Place | None:
     folders = project_folders(root.resolve(), Path.home())
     # The home folder is not a project, even if it is a repository.
-    store = folders[-1] / ".git" if folders else None
-    return None if store is None or store.is_symlink() or not store.is_dir() else store / "HEAD"
+    if not folders:
+        return None
+    top = folders[-1]
+    store = top / ".git"
+    if store.is_dir() and not store.is_symlink():
+        return _Place(store, store, top, is_outer=False)
+    outer = find_outer_store(top)
+    return None if outer is None else _Place(outer.own, outer.common, top, is_outer=True)
 
 
 def _read_branch(head: Path) -> str | None:
@@ -66,30 +123,60 @@ def _read_branch(head: Path) -> str | None:
     return f"no branch, at commit {text[:12]}" if _COMMIT.fullmatch(text) else None
 
 
-def _count_changes(root: Path, top: Path, sandbox: Sandbox | None) -> int | None:
-    """Return the number of files that git lists, or None without a suitable sandbox."""
+def _ask_git(root: Path, place: _Place, sandbox: Sandbox | None) -> GitFacts | None:
+    """Return the facts, or None without a suitable sandbox."""
     if sandbox is None or not sandbox.confines or not isinstance(sandbox, ShowsFolders):
         return None
     from agent.security.sandbox.brief_run import run_briefly
 
-    job = SandboxCommand(_STATUS, root, top, read_only=True, variables=_VARIABLES)
-    count = 0
+    output = bytearray()
 
     def add(data: bytes) -> None:
-        nonlocal count
-        count += data.count(b"\0")
+        if len(output) <= _MAX_OUTPUT_BYTES:
+            output.extend(data)
 
     try:
+        store = _mount(place.common) if place.is_outer else None
+        job = SandboxCommand(
+            _SCRIPT, root, place.top, store=store, read_only=True, variables=_VARIABLES
+        )
         with sandbox.prepare(job) as spawn:
             code = run_briefly(spawn, _TIMEOUT_S, add)
     except (OSError, ToolError):
         return None
-    return count if code == 0 else None
+    parts = bytes(output).decode("utf-8", "replace").split("\0", 2)
+    if code != 0 or len(parts) != 3:
+        return None
+    refs, commits, status = parts
+    return GitFacts(
+        _main_branch(refs.splitlines()),
+        [_printable(line, _MAX_SUBJECT_CHARS) for line in commits.splitlines()],
+        # Each entry is two letters for the kind of change, a blank and the path.
+        [entry[3:] for entry in status.split("\0") if entry],
+    )
 
 
-def _in_words(changes: int | None) -> str:
-    if changes is None:
-        return "its changed files were not counted"
-    if changes == 0:
-        return "no changed files"
-    return f"{changes} changed or new {'file' if changes == 1 else 'files'} (the person's)"
+def _mount(store: Path) -> StoreMount:
+    return StoreMount(FolderIdentity.of(store), read_only_paths=(store,), writable_folders=())
+
+
+def _main_branch(refs: Sequence[str]) -> str:
+    """Return the branch that the remote names, else one with a conventional name, else ''."""
+    targets = dict(line.partition(" ")[::2] for line in refs)
+    remote = targets.get(_REMOTE_HEAD, "").removeprefix("refs/remotes/origin/")
+    if _BRANCH_NAME.fullmatch(remote):
+        return remote
+    return next((name for name in _MAIN_BRANCHES if f"refs/heads/{name}" in targets), "")
+
+
+def _list_files(files: Sequence[str]) -> str:
+    if not files:
+        return "none"
+    names = ", ".join(_printable(file, _MAX_PATH_CHARS) for file in files[:_MAX_FILES])
+    hidden = len(files) - _MAX_FILES
+    return f"{names} and {hidden} more" if hidden > 0 else names
+
+
+def _printable(text: str, limit: int) -> str:
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

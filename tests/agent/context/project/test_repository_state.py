@@ -1,6 +1,7 @@
 """Branch and changed files of a project, read without running its programs outside the sandbox."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_branch_and_changes_are_shown_once_with_the_tree(repository: Path, box: 
     project = ProjectContext(repository, sandbox=lambda: box)
     first = project.news()
     assert first is not None
-    assert "git: branch topic/one; 2 changed or new files" in first.text
+    assert "uncommitted changes: src/a.py, new file.txt.]" in first.text
     assert project.news() is None
 
 
@@ -68,14 +69,14 @@ def test_branch_that_a_tainted_command_chose_is_untrusted(repository: Path) -> N
 
 
 def test_subfolder_of_a_repository_is_described(repository: Path, box: Bubblewrap) -> None:
-    assert "topic/one; no changed files" in describe(repository / "src", box)
+    assert "branch topic/one; main branch: unknown; " in describe(repository / "src", box)
 
 
 @pytest.mark.parametrize("sandbox", [None, Unconfined()], ids=["none", "unconfined"])
 def test_only_the_branch_is_shown_without_a_sandbox(
     repository: Path, sandbox: Sandbox | None
 ) -> None:
-    assert "topic/one; its changed files were not counted" in describe(repository, sandbox)
+    assert describe(repository, sandbox) == "[git: branch topic/one.]"
 
 
 def test_commit_is_named_without_a_branch(repository: Path) -> None:
@@ -88,7 +89,7 @@ def test_commit_is_named_without_a_branch(repository: Path) -> None:
 )
 def test_branch_names_are_shown_only_if_plain(repository: Path, name: str) -> None:
     (repository / ".git" / "HEAD").write_text(f"ref: refs/heads/{name}\n")
-    assert "git: a branch with a longer name; " in describe(repository, None)
+    assert describe(repository, None) == "[git: a branch with a longer name.]"
 
 
 @pytest.mark.parametrize("head", ["", "garbage", "ref: refs/tags/x", "0123456789abcdef"])
@@ -134,7 +135,7 @@ def test_programs_of_a_repository_run_only_in_the_sandbox(
     (repository / ".git" / "config").write_text(text.format(program=program))
     (repository / "src" / "a.py").write_text("print(3)\n")
     for sandbox in (None, Unconfined(), box):
-        assert "git: branch topic/one; " in describe(repository, sandbox)
+        assert "git: branch topic/one" in describe(repository, sandbox)
     assert not mark.exists()
     assert not (repository / "ran").exists()
 
@@ -149,7 +150,7 @@ def test_git_settings_of_the_person_are_ignored(
     monkeypatch.setenv("HOME", str(home))
     (repository / ".gitattributes").write_text("* filter=x\n")
     (repository / "src" / "a.py").write_text("print(4)\n")
-    assert "2 changed or new files" in describe(repository, box)
+    assert "uncommitted changes: src/a.py, .gitattributes.]" in describe(repository, box)
     assert not mark.exists()
 
 
@@ -158,3 +159,54 @@ def test_home_folder_is_not_described(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     assert describe(tmp_path, None) == ""
+
+
+def test_newest_commits_and_the_main_branch_are_named(repository: Path, box: Bubblewrap) -> None:
+    for n in range(4):
+        _git(repository, "commit", "--allow-empty", "-m", f"Add part {n}\x1b[2J{'.' * 90}")
+    _git(repository, "branch", "main")
+    text = describe(repository, box)
+    subjects = re.findall(r"[0-9a-f]{7} (Add part \d)\?\[2J\.+…", text)
+    assert "; main branch: main; " in text
+    assert subjects == ["Add part 3", "Add part 2", "Add part 1"]
+
+
+def test_remote_names_the_main_branch(repository: Path, box: Bubblewrap) -> None:
+    _git(repository, "branch", "main")
+    _git(repository, "update-ref", "refs/remotes/origin/trunk", "HEAD")
+    _git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    assert "; main branch: trunk; " in describe(repository, box)
+
+
+def test_ten_changed_files_are_named_and_the_rest_counted(
+    repository: Path, box: Bubblewrap
+) -> None:
+    for n in range(13):
+        (repository / f"{n:02}.txt").write_text("x")
+    assert ", 09.txt and 3 more.]" in describe(repository, box)
+
+
+def test_repository_without_commits_is_described(tmp_path: Path, box: Bubblewrap) -> None:
+    _git(tmp_path, "init", "-b", "main")
+    assert describe(tmp_path, box) == (
+        "[git: branch main; main branch: unknown; last commits: none; uncommitted changes: none.]"
+    )
+
+
+def test_linked_worktree_is_described(repository: Path, box: Bubblewrap) -> None:
+    worktree = repository.parent / "worktree"
+    _git(repository, "worktree", "add", "-b", "side", str(worktree))
+    (worktree / "new.txt").write_text("x")
+    text = describe(worktree, box)
+    assert text.startswith("[git: branch side; ")
+    assert text.endswith("uncommitted changes: new.txt.]")
+
+
+def test_commit_by_a_tainted_command_is_untrusted(repository: Path) -> None:
+    origin = TrustedOrigins((repository.resolve(),))
+    mark_tainted(repository / ".git" / "logs" / "HEAD", repository, unseen=True)
+    if not is_marked(repository):
+        pytest.skip("this file system keeps no extended attributes")
+    news = ProjectContext(repository, origin=origin).news()
+    assert news is not None
+    assert "untrusted" in news.taint
