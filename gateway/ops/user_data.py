@@ -28,6 +28,7 @@ from gateway.runtime.paths import DataDir
 from gateway.store.files.port import FileStoreError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import file_changes, preferences
+from gateway.store.repositories.user_data import erasure
 
 if TYPE_CHECKING:
     from gateway.store.files.file_store import SharedFiles
@@ -118,8 +119,6 @@ class UserDataService:
 
     async def summarize(self, principal: str) -> Mapping[str, Any]:
         """Return counts of the stored data. Raises `KoreError` for an invalid id."""
-        from gateway.store.repositories.user_data import erasure
-
         _check(principal)
         traces = await self.database.transact(erasure.traces, principal)
         files, file_bytes = await asyncio.to_thread(self._plan(principal).measure)
@@ -298,8 +297,6 @@ def _remove_empty(folder: Path) -> None:
 
 def _erase(tx: Transaction, plan: _Plan, now: float) -> tuple[list[str], set[OutboundFile]]:
     """Delete the rows; return the changed sessions, and the files that are no longer needed."""
-    from gateway.store.repositories.user_data import erasure
-
     before = waiting(tx)
     changed = erasure.erase(tx, plan.principal, now)
     preferences.put_state(tx, preferences.DELETION, json.dumps(asdict(plan)))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.i18n import t
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_identity import real_start_folder
 from agent.skills.authoring import find_skill_request, writing_request
@@ -76,8 +77,6 @@ class ConsoleWorkdir:
         name, _, rest = text[1:].strip().partition(" ")
         arguments = rest.strip()
         if name in OWN_PROMPTS:
-            from agent.prompts import render_prompt
-
             return UserLine(
                 render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
             )
@@ -101,8 +100,6 @@ class UserLine:
     @property
     def context(self) -> dict[str, Any]:
         """Additional text for the model and its taint labels."""
-        from agent.prompts import render_prompt
-
         if self.foreign_command is None:
             return {}
         text = render_prompt(

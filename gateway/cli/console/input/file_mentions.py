@@ -6,6 +6,7 @@ from dataclasses import field
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.paths import blocked_entry
 
 # Resource of an MCP server: `@server:uri`.
 _RESOURCE = re.compile(r"[A-Za-z0-9][\w-]*:")
@@ -89,7 +90,5 @@ def _existing(name: str, folder: Path, *, quoted: bool) -> Path | None:
 
 
 def _is_blocked(real: Path, root: Path, blocked: Sequence[str]) -> bool:
-    from agent.security.files.paths import blocked_entry
-
     base = root if real.is_relative_to(root) else Path(real.anchor)
     return blocked_entry(real, base, blocked) is not None
