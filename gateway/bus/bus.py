@@ -415,17 +415,17 @@ class MessageBus:
 
     async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> bool:
         if claim.exhausted:
-            sentence = t("⚠️ I gave up on this message after several failed attempts.")
+            sentence = t("⚠️ I stopped working on this message: it was cut off each time.")
             if claim.messages[-1].kind != "subagent_task":  # sub-agent tasks are not replayed
                 sentence += " " + t(
                     "The message is saved: `kore replay {n}` retries it.", n=claim.seq
                 )
-            await self._turns.give_up(claim, sentence)
+            await self._turns.give_up(claim, sentence, cause="cut_off")
             return True
         if self._turns.is_draining:
             raise TurnSuspended
         try:
             return await self._turns.run(claim, stop, lane.wake.is_set)
         except FolderReplaced as exc:
-            await self._turns.give_up(claim, describe_refusal(exc), has_failed=False)
+            await self._turns.give_up(claim, describe_refusal(exc), cause="ended_early")
             return True

@@ -143,7 +143,7 @@ class TurnCommitter:
         tasks: Sequence[SubagentTask],
         sentence: str,
         *,
-        has_failed: bool = True,
+        cause: turns.EndCause = "given_up",
     ) -> None:
         """End a turn that cannot run; notify the chat or the caller of the sub-agent."""
         replies = [] if tasks else [self._reply(claim, sentence)]
@@ -151,7 +151,7 @@ class TurnCommitter:
 
         def store(tx: Transaction) -> list[str]:
             now = time.time()
-            turns.give_up(tx, claim.turn, replies, sentence, now, has_failed=has_failed)
+            turns.give_up(tx, claim.turn, replies, sentence, now, cause=cause)
             self._jobs.record_end(tx, claim, sentence)
             return self._subagents.end(tx, tasks, ending, now)
 

@@ -8,6 +8,7 @@ from agent.run.prompt import PromptContributor
 from agent.run.run import Run
 from agent.turn.journal import CancelToken
 from gateway.store.repositories.execution.claims import TurnClaim
+from gateway.store.repositories.execution.turns import EndCause
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.compaction import CompactionService
 from gateway.turns.prompt import TurnDraft
@@ -86,11 +87,13 @@ class TurnRunner:
             self._compactions.consider(claim, store.window, request.model)
         return has_more
 
-    async def give_up(self, claim: TurnClaim, sentence: str, *, has_failed: bool = True) -> None:
+    async def give_up(
+        self, claim: TurnClaim, sentence: str, *, cause: EndCause = "given_up"
+    ) -> None:
         """End a turn that cannot run, and notify the chat."""
         self.evict(claim.session)
         self._usage.turns.give_up(claim.messages[-1], sentence)
         tasks = await self._subagents.of(claim)
-        await self._stores.committer.give_up(claim, tasks, sentence, has_failed=has_failed)
+        await self._stores.committer.give_up(claim, tasks, sentence, cause=cause)
         self._screens.end(claim)
         self._screens.show_failure(tasks, sentence)

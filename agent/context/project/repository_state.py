@@ -34,16 +34,6 @@ _MAX_OUTPUT_BYTES = 5_000_000
 # Conventional names of the main branch where no remote says it.
 _MAIN_BRANCHES = ("main", "master")
 _REMOTE_HEAD = "refs/remotes/origin/HEAD"
-# Prints three parts separated by NUL: the branches, the newest commits and the changed files.
-_SCRIPT = f"""\
-run() {{ git -c core.fsmonitor=false -c core.hooksPath={os.devnull} "$@"; }}
-run for-each-ref --format='%(refname) %(symref)' {_REMOTE_HEAD} \
-    {" ".join(f"refs/heads/{name}" for name in _MAIN_BRANCHES)}
-printf '\\0'
-run log -{_MAX_COMMITS} --no-show-signature --format='%h %s'
-printf '\\0'
-run status --porcelain -z --no-renames --ignore-submodules=all
-"""
 _VARIABLES = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -138,7 +128,7 @@ def _ask_git(root: Path, place: _Place, sandbox: Sandbox | None) -> GitFacts | N
     try:
         store = _mount(place.common) if place.is_outer else None
         job = SandboxCommand(
-            _SCRIPT, root, place.top, store=store, read_only=True, variables=_VARIABLES
+            _script(), root, place.top, store=store, read_only=True, variables=_VARIABLES
         )
         with sandbox.prepare(job) as spawn:
             code = run_briefly(spawn, _TIMEOUT_S, add)
@@ -154,6 +144,12 @@ def _ask_git(root: Path, place: _Place, sandbox: Sandbox | None) -> GitFacts | N
         # Each entry is two letters for the kind of change, a blank and the path.
         [entry[3:] for entry in status.split("\0") if entry],
     )
+
+
+def _script() -> str:
+    """Return a script that prints branches, commits and changed files, separated by NUL."""
+    refs = (_REMOTE_HEAD, *(f"refs/heads/{name}" for name in _MAIN_BRANCHES))
+    return render_prompt("project_git_script", refs=" ".join(refs), commits=_MAX_COMMITS)
 
 
 def _mount(store: Path) -> StoreMount:

@@ -368,7 +368,7 @@ async def test_turn_without_progress_is_abandoned_and_can_be_replayed(
             await model.wait_for_text("deadly")
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         (sorry,) = await parts.platform.answers("1", 1)
-        assert sorry.startswith("⚠️ I gave up on this message")
+        assert sorry.startswith("⚠️ I stopped working on this message")
         assert "kore replay 1" in sorry
         await parts.service.replay(1)
         assert (await parts.platform.answers("1", 2))[1] == "re: deadly"

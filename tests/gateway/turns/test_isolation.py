@@ -53,7 +53,7 @@ async def test_turn_that_crashes_the_process_is_isolated(
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await parts.until_count(0, "turn", state="running")
         assert (await parts.stored("turn", "lane", state="dead")) == [("chat:bot:5",)]
-    assert answers["5"].startswith("⚠️ I gave up on this message")
+    assert answers["5"].startswith("⚠️ I stopped working on this message")
 
 
 async def test_suspects_continue_one_at_a_time_before_new_turns(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_turn_that_crashes_a_busy_process_is_isolated(tmp_path: Path) -> N
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         await parts.until_count(0, "turn", state="running")
         assert (await parts.stored("turn", "lane", state="dead")) == [("chat:bot:5",)]
-    assert shown["5"].startswith("⚠️ I gave up on this message")
+    assert shown["5"].startswith("⚠️ I stopped working on this message")
 
 
 async def test_abandoned_turn_is_closed_in_the_history(tmp_path: Path) -> None:

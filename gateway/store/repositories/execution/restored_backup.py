@@ -53,7 +53,7 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
         )
         event_id = rows[-1][1].event_id
         reply = _notice_reply(rows, f"t{turn}", notice, event_id=event_id)
-        turns.give_up(tx, turn, [reply], REASON, now, has_failed=False)
+        turns.give_up(tx, turn, [reply], REASON, now, cause="ended_early")
         closed += len(rows)
     return closed + _withdraw(tx, now, notice)
 

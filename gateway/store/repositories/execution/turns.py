@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from agent.context.history_validation import close_unanswered_calls, result_message
 from agent.prompts import load_prompt
@@ -111,6 +111,11 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
     return results
 
 
+# Why a turn ended without an answer, as the name of the prompt that tells the model: errors, the
+# end of its process each time that it ran, or a stop from outside.
+EndCause: TypeAlias = Literal["given_up", "cut_off", "ended_early"]
+
+
 @frozen
 class FinishedTurn:
     """Result of a turn: messages for the history, replies to send and the new window.
@@ -208,7 +213,7 @@ def give_up(
     reason: str,
     now: float,
     *,
-    has_failed: bool = True,
+    cause: EndCause = "given_up",
 ) -> None:
     """End a turn that failed or was stopped from outside; the model learns the cause.
 
@@ -221,8 +226,7 @@ def give_up(
         for call_id, result in known_results(tx, turn).items()
     }
     history = windows.load(tx, session).messages
-    note = load_prompt("given_up") if has_failed else load_prompt("ended_early")
-    closing = [*close_unanswered_calls(history, results), assistant(note)]
+    closing = [*close_unanswered_calls(history, results), assistant(load_prompt(cause))]
     outcome = FinishedTurn(closing, replies, state="dead")
     finish(tx, turn, session, outcome, now)
     tx.run("UPDATE inbox SET dead_reason = ? WHERE turn_id = ?", (reason, turn))
@@ -249,7 +253,7 @@ def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) 
         f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {condition}", which
     )
     for (turn,) in rows:
-        give_up(tx, turn, [], reason, now, has_failed=False)
+        give_up(tx, turn, [], reason, now, cause="ended_early")
     tx.run(
         "UPDATE inbox SET dead_reason = ? WHERE turn_id IS NULL AND dead_reason IS NULL"
         f" AND {condition}",

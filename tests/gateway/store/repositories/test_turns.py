@@ -187,17 +187,28 @@ def test_abandoned_one_shot_lanes_are_ended(db: Transaction) -> None:
     assert outbox.lanes_with_mail(db) == []
 
 
-@pytest.mark.parametrize("is_stopped", [True, False])
-def test_model_is_informed_that_a_turn_ended_early(db: Transaction, is_stopped: bool) -> None:
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("given_up", "errors on my side"),
+        ("cut_off", "process ended each time"),
+        ("ended_early", "work on it was stopped"),
+    ],
+)
+def test_model_is_informed_of_the_cause_of_an_end(
+    db: Transaction, cause: turns.EndCause, words: str
+) -> None:
     take(db, message_in("a", "once-1"))
     turn_claim = claim_turn(db, "chat:bot:once-1")
-    if is_stopped:
-        turns.abandon(db, "chat:bot:once-", 8.0)
-    else:
-        turns.give_up(db, turn_claim.turn, [], "it fails", 8.0)
-    last = windows.load(db, turn_claim.session).messages[-1].text
-    assert ("errors on my side" in last) != is_stopped
-    assert ("was stopped" in last) == is_stopped
+    turns.give_up(db, turn_claim.turn, [], "its reason", 8.0, cause=cause)
+    assert words in windows.load(db, turn_claim.session).messages[-1].text
+
+
+def test_model_is_informed_that_its_terminal_is_gone(db: Transaction) -> None:
+    take(db, message_in("a", "once-1"))
+    turn_claim = claim_turn(db, "chat:bot:once-1")
+    turns.abandon(db, "chat:bot:once-", 8.0)
+    assert "was stopped" in windows.load(db, turn_claim.session).messages[-1].text
 
 
 def test_question_that_ended_the_turn_is_known_after_a_restart(db: Transaction) -> None:

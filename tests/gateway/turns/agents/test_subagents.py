@@ -288,7 +288,7 @@ async def test_failed_subagent_offers_no_replay(
             await parts.until_stored("turn", lane=like("task:%"), attempts=attempt, is_claimed=1)
     async with running(tmp_path, EchoProvider()) as parts:
         text = (await wait_for_answers(parts, 2))[1]
-        assert "⚠️ I gave up on this message after several failed attempts" in text
+        assert "⚠️ I stopped working on this message" in text
         assert "kore replay" not in text
 
 
