@@ -25,19 +25,25 @@ def is_plain_name(name: str) -> bool:
     return plain_name(name) == name
 
 
-# Adaptations of a request: earlier thoughts in fields of their own, and the other name for the
-# limit of reply tokens.
+# Adaptations of a request: earlier thoughts in fields of their own, the other name for the limit of
+# reply tokens, and tools with a grammar as ordinary functions.
 REPLAYED_THOUGHTS = "replayed thoughts"
 RENAMED_LIMIT = "renamed limit"
+PLAIN_FUNCTIONS = "plain functions"
 
 
 @frozen
 class ToolSpec:
-    """A tool as the model sees it."""
+    """A tool as the model sees it.
+
+    `grammar` describes the text of its only argument in the Lark language, for vendors that take
+    free text in place of JSON.
+    """
 
     name: str
     description: str
     parameters: JsonSchema
+    grammar: str | None = None
     # Counted once (`agent.context.token_budget`); excluded from comparisons.
     tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 

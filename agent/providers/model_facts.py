@@ -24,7 +24,7 @@ class ModelFacts:
     `window_tokens` is the size of the context window, `reply_tokens` the longest reply. `images`
     and `reasoning` say whether the model sees pictures and thinks, `efforts` how hard it can think
     (empty: unknown). `project` are the settings to use for work in a project, by their names in
-    `ModelSettings`.
+    `ModelSettings`. `patches` means that the model edits files best with patches.
     """
 
     window_tokens: int | None = None
@@ -33,6 +33,7 @@ class ModelFacts:
     reasoning: bool | None = None
     efforts: tuple[ReasoningEffort, ...] = ()
     project: Mapping[str, Any] = field(default_factory=dict)
+    patches: bool = False
 
 
 def facts_of(vendor: str, model: str) -> ModelFacts:
@@ -44,6 +45,7 @@ def facts_of(vendor: str, model: str) -> ModelFacts:
         row.get("reasoning"),
         tuple(row.get("efforts", ())),
         row.get("project", {}),
+        row.get("patches", False),
     )
 
 

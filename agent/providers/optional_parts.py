@@ -18,7 +18,12 @@ from agent.errors import (
     Unavailable,
     WrongLimitName,
 )
-from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
+from agent.providers.base import (
+    PLAIN_FUNCTIONS,
+    RENAMED_LIMIT,
+    REPLAYED_THOUGHTS,
+    ModelRequest,
+)
 from agent.providers.effort import without_effort
 from agent.types import Image, RedactedThinking, Thinking
 
@@ -30,7 +35,7 @@ THINKING = "thinking"
 TOOLS = "tools"
 PICTURE_PARTS = frozenset({PICTURES, NEWEST_PICTURES})
 # Parts that are sent in another form instead of left out.
-VARIANTS = frozenset({REPLAYED_THOUGHTS, RENAMED_LIMIT})
+VARIANTS = frozenset({REPLAYED_THOUGHTS, RENAMED_LIMIT, PLAIN_FUNCTIONS})
 
 # Maximum number of further requests after a refusal.
 MAX_TRIALS = 8
@@ -277,6 +282,7 @@ def _groups(
         variants = fields & VARIANTS
         yield frozenset(fields & own - VARIANTS)
         yield frozenset(variants & {RENAMED_LIMIT})
+        yield frozenset(variants & {PLAIN_FUNCTIONS})
         yield frozenset(fields - own - VARIANTS)
         if has_thoughts:
             yield frozenset(variants & {REPLAYED_THOUGHTS})

@@ -31,7 +31,8 @@ class OpenModel:
     """A model ready for requests; `model` is the vendor's name for it.
 
     `patience_s` is the longest silence allowed for a slow server; 0 for other servers. `project`
-    are the model's settings for work in a project, unless others are chosen.
+    are the model's settings for work in a project, unless others are chosen. `patches` means that
+    it edits files best with patches.
     """
 
     provider: ClosingProvider
@@ -43,6 +44,7 @@ class OpenModel:
     fallback_tariffs: tuple[Tariff, ...] = ()
     patience_s: float = 0
     project: ModelSettings | None = None
+    patches: bool = False
 
 
 @dataclass(slots=True)
@@ -139,6 +141,7 @@ class ModelPool:
             for candidate in self._candidates(member, rank)
         ]
         deadlines = deadlines_of(config)
+        facts = facts_of(config.vendor, config.model_id)
         return OpenModel(
             RetryingProvider(candidates, cooldowns=self.cooldowns, sleep=self.sleep),
             config.model_id,
@@ -148,7 +151,8 @@ class ModelPool:
             tariff_of(config),
             tuple(map(tariff_of, fallbacks)),
             deadlines.first_byte_s if deadlines.is_final else 0,
-            ModelSettings(**facts_of(config.vendor, config.model_id).project),
+            ModelSettings(**facts.project),
+            facts.patches,
         )
 
     def _candidates(self, config: ModelConfig, rank: int) -> list[ModelCandidate]:

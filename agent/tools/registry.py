@@ -145,7 +145,7 @@ class ToolRegistry:
         self._sent_names = _assign_sent_names(self._tools)
         self._called = {sent_name: name for name, sent_name in self._sent_names.items()}
         self._schemas: dict[str, ArgumentSchema] = {}
-        self._specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = {}
+        self._specs: dict[tuple[bool, bool, bool, bool], tuple[ToolSpec, ...]] = {}
 
     @property
     def starting(self) -> Sequence[str]:
@@ -162,7 +162,12 @@ class ToolRegistry:
         return notices
 
     def specs(
-        self, *, in_project: bool = False, window: int | None = None, skills: bool = True
+        self,
+        *,
+        in_project: bool = False,
+        window: int | None = None,
+        skills: bool = True,
+        patches: bool = False,
     ) -> tuple[ToolSpec, ...]:
         """Return the tools as the model sees them.
 
@@ -170,12 +175,14 @@ class ToolRegistry:
         description changes: the description of `task` lists the available agents. In a project the
         built-in tools have longer descriptions, and tools that understand code are included. Tools
         of the source are listed by name only if they would take a tenth of the `window` (tokens).
-        Without `skills` the tool for skills is omitted.
+        Without `skills` the tool for skills is omitted. With `patches` the tool that edits files by
+        patches takes the place of the tool that replaces strings.
         """
         by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
         hidden = {*(self._sourced_names if by_name else self._searching)}
         if not skills:
             hidden |= {name for name, each in self._traits.items() if each.purpose == "skills"}
+        hidden |= self._other_editors(patches)
         listed_tools = [
             tool
             for tool in self._tools.values()
@@ -184,11 +191,16 @@ class ToolRegistry:
         helps = [project_help_on(tool) if in_project else NO_HELP for tool in listed_tools]
         pairs = list(zip(listed_tools, helps, strict=True))
         descriptions = [help.describe(tool.description) for tool, help in pairs]
-        key = (in_project, by_name, skills)
+        key = (in_project, by_name, skills, patches)
         before = self._specs.get(key, ())
         if descriptions != [spec.description for spec in before]:
             before = self._specs[key] = tuple(
-                ToolSpec(self._sent_names[tool.name], description, help.annotate(tool.parameters))
+                ToolSpec(
+                    self._sent_names[tool.name],
+                    description,
+                    help.annotate(tool.parameters),
+                    getattr(tool, "grammar", None),
+                )
                 for (tool, help), description in zip(pairs, descriptions, strict=True)
             )
         return before
@@ -245,6 +257,13 @@ class ToolRegistry:
                 await tool.aclose()
         if self._source is not None:
             await self._source.aclose()
+
+    def _other_editors(self, patches: bool) -> set[str]:
+        """Return the editing tools of the other kind, if there are both kinds."""
+        names: dict[bool | None, set[str]] = {True: set(), False: set(), None: set()}
+        for name, traits in self._traits.items():
+            names[traits.edits_by_patch].add(name)
+        return names[not patches] if names[patches] else set()
 
     def _is_listed(self, tool: Tool, in_project: bool) -> bool:
         """Return whether models are offered the tool."""

@@ -56,6 +56,8 @@ class ToolTraits:
     - `has_costly_plan`: planning a call starts servers or asks them.
     - `delivered`: files that a call sent to the person, from its arguments and its result.
     - `governed_by`: the tool whose rule applies where a role does not name this tool.
+    - `edits_by_patch`: whether the tool edits files by patches or by replacing strings; each model
+      gets the kind that suits it. None for other tools.
     - `companion_of`: a role with this companion and a tool that edits text may use this tool, too.
     """
 
@@ -76,6 +78,7 @@ class ToolTraits:
     has_costly_plan: bool = False
     delivered: Callable[[Arguments, str], Sequence[str]] = nothing_delivered
     governed_by: str | None = None
+    edits_by_patch: bool | None = None
     companion_of: str | None = None
 
     @property

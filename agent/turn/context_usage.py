@@ -9,6 +9,7 @@ from agent.context.focused_files import FileFocus
 from agent.context.token_budget import ContextBudget, budget_for, counted_as
 from agent.prompts import render_prompt
 from agent.providers.base import ToolSpec
+from agent.providers.pool import OpenModel
 from agent.records import frozen
 from agent.tools.registry import ToolRegistry
 from agent.turn.request import AgentServices
@@ -57,12 +58,18 @@ def environment_of(
 
 
 def tools_of(
-    agent: AgentServices, toolbox: ToolRegistry, root: Path, window: int
+    agent: AgentServices, toolbox: ToolRegistry, root: Path, opened: OpenModel, *, owner: bool
 ) -> tuple[ToolSpec, ...]:
-    """Return the specs of the tools for a model with this window (tokens) in this folder."""
+    """Return the specs of the tools for a model in this folder.
+
+    Roles of other people than the owner limit the tool that replaces strings, so they keep it.
+    """
     has_skills = agent.skills is not None and bool(agent.skills.listing(root))
     return toolbox.specs(
-        in_project=agent.workspace.is_project(root), window=window, skills=has_skills
+        in_project=agent.workspace.is_project(root),
+        window=opened.context_tokens,
+        skills=has_skills,
+        patches=opened.patches and owner,
     )
 
 
@@ -89,7 +96,7 @@ def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBu
     return budget_for(
         opened.context_tokens,
         prompt.text,
-        tools_of(agent, agent.toolbox, speaking.root, opened.context_tokens),
+        tools_of(agent, agent.toolbox, speaking.root, opened, owner=speaking.owner),
         opened.max_tokens or agent.settings.max_tokens,
         agent.gauge.factor(counted_as(opened)),
     )

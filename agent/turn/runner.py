@@ -220,7 +220,7 @@ class AgentTurn:
         )
         for notice in (*agent.models.take_notices(), *prompt.notices, *tool_notices):
             await self._outlet.emit(events.Notice("warning", notice))
-        tools = tools_of(agent, toolbox, here.workspace, opened.context_tokens)
+        tools = tools_of(agent, toolbox, here.workspace, opened, owner=here.owner)
         wishes = task.model_settings or ModelSettings()
         if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
             _check_tool_choice(wishes.tool_choice, tools)

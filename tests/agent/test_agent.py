@@ -768,3 +768,18 @@ def test_model_has_settings_of_its_own_for_projects(
     agent.models._open["m"] = replace(opened, provider=recorder)
     asyncio.run(agent.run("hi", model="m", model_settings=ModelSettings(reasoning_effort=effort)))
     assert dict(recorder.requests[0].options) == sent
+
+
+@pytest.mark.parametrize(
+    ("model", "tool"),
+    [("openai/gpt-6-luna", "apply_patch"), ("anthropic/claude-opus-5-5", "edit_file")],
+)
+def test_model_gets_the_editing_tool_that_it_knows(model: str, tool: str, tmp_path: Path) -> None:
+    environ = {name: "k" for vendor in VENDORS.values() for name in vendor.key_variables}
+    recorder = ScriptedProvider(["done"])
+    agent, _ = scripted(["done"], tmp_path)
+    opened = ModelPool(model, environ=environ).open()
+    agent.models._open["m"] = replace(opened, provider=recorder)
+    asyncio.run(agent.run("hi", model="m"))
+    names = {spec.name for spec in recorder.requests[0].tools}
+    assert names & {"apply_patch", "edit_file"} == {tool}

@@ -26,6 +26,8 @@ class ResponsesWriter:
         self._done = dialect.done
         self._turn = len(body.get("input", ()))
         self._model = body.get("model", "")
+        tools = body.get("tools") or ()
+        self._free_text_tools = {tool["name"] for tool in tools if tool.get("type") == "custom"}
         self._encrypts = "reasoning.encrypted_content" in (body.get("include") or ())
         self._number = 0
 
@@ -124,6 +126,8 @@ class ResponsesWriter:
 
     def _call(self, n: int, call: Call) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
         arguments = arguments_text(call)
+        if call.name in self._free_text_tools:
+            return self._free_text_call(n, call, json.loads(arguments)["input"])
         item = {
             "type": "function_call",
             "id": f"fc_{self._turn}_{n}",
@@ -139,12 +143,32 @@ class ResponsesWriter:
         done = ("response.function_call_arguments.done", {"arguments": arguments})
         return item, [*deltas, done]
 
+    def _free_text_call(
+        self, n: int, call: Call, text: str
+    ) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
+        item = {
+            "type": "custom_tool_call",
+            "id": f"ctc_{self._turn}_{n}",
+            "call_id": call.id or f"call_{self._turn}_{n}",
+            "name": call.name,
+            "input": text,
+            "status": "completed",
+        }
+        deltas = [
+            ("response.custom_tool_call_input.delta", {"delta": piece})
+            for piece in in_pieces(text, self._script.pieces)
+        ]
+        return item, [*deltas, ("response.custom_tool_call_input.done", {"input": text})]
+
 
 def _empty(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the item as it is announced."""
-    blank: dict[str, Any] = {"message": {"content": []}, "reasoning": {"summary": []}}.get(
-        item["type"], {"arguments": ""}
-    )
+    blanks: dict[str, dict[str, Any]] = {
+        "message": {"content": []},
+        "reasoning": {"summary": []},
+        "custom_tool_call": {"input": ""},
+    }
+    blank = blanks.get(item["type"], {"arguments": ""})
     begun = {name: value for name, value in item.items() if name != "encrypted_content"}
     return {**begun, **blank, "status": "in_progress"}
 
@@ -170,8 +194,14 @@ def complaint(body: Mapping[str, Any]) -> str | None:
     if body.get("max_output_tokens", 16) < 16:
         return "Invalid 'max_output_tokens': integer below minimum value."
     for n, tool in enumerate(body.get("tools") or ()):
-        if tool.get("type") != "function" or not TOOL_NAME.fullmatch(tool.get("name", "")):
+        if not TOOL_NAME.fullmatch(tool.get("name", "")):
             return f"Invalid 'tools[{n}].name': string does not match pattern."
+        if tool.get("type") == "custom":
+            if tool.get("format", {}).get("syntax") not in ("lark", "regex"):
+                return f"Invalid 'tools[{n}].format.syntax'."
+            continue
+        if tool.get("type") != "function":
+            return f"Invalid value: 'tools[{n}].type'."
         if tool.get("strict") is not False:
             return f"Invalid schema for function 'tools[{n}]': 'required' must name every property."
     return _about_items(body.get("input") or [])
@@ -185,7 +215,11 @@ def _about_items(items: Sequence[Mapping[str, Any]]) -> str | None:
                 if not isinstance(item.get("arguments"), str) or not item.get("call_id"):
                     return f"Missing required parameter: 'input[{n}].arguments'."
                 open_calls.append(item["call_id"])
-            case "function_call_output":
+            case "custom_tool_call":
+                if not isinstance(item.get("input"), str) or not item.get("call_id"):
+                    return f"Missing required parameter: 'input[{n}].input'."
+                open_calls.append(item["call_id"])
+            case "function_call_output" | "custom_tool_call_output":
                 if item.get("call_id") not in open_calls:
                     return f"No tool call found for function call output ({item.get('call_id')})."
                 open_calls.remove(item["call_id"])
@@ -219,14 +253,15 @@ def as_openai(body: Mapping[str, Any]) -> dict[str, Any]:
         match item.get("type", "message"):
             case "message":
                 messages.append({"role": item["role"], "content": _text(item["content"])})
-            case "function_call":
-                function = {"name": item["name"], "arguments": item["arguments"]}
+            case "function_call" | "custom_tool_call":
+                arguments = item.get("arguments") or json.dumps({"input": item.get("input")})
+                function = {"name": item["name"], "arguments": arguments}
                 call = {"id": item["call_id"], "type": "function", "function": function}
                 if messages and messages[-1].get("tool_calls"):
                     messages[-1]["tool_calls"].append(call)
                 else:
                     messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-            case "function_call_output":
+            case "function_call_output" | "custom_tool_call_output":
                 result = {
                     "role": "tool",
                     "tool_call_id": item["call_id"],

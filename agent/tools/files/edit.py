@@ -87,6 +87,7 @@ class EditFile:
         },
         claude_names=("Edit", "MultiEdit"),
         claude_arguments=CLAUDE_PATH,
+        edits_by_patch=False,
     )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE

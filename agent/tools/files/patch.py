@@ -1,6 +1,6 @@
 """`apply_patch` tool: change several files with one text, for models trained on this format.
 
-The tool is not offered to models; models that know it call it anyway.
+Other models are not offered the tool; those that know it call it anyway.
 """
 
 import os
@@ -123,10 +123,10 @@ class ApplyPatch:
         patched_paths,
         argument_aliases=dict.fromkeys(("patch", "patch_text", "diff", "content"), "input"),
         claude_names=("Edit", "MultiEdit", "Write"),
+        edits_by_patch=True,
     )
     effect: ClassVar[Effect] = "unsafe"
     brings: ClassVar[frozenset[Taint]] = PRIVATE
-    is_listed: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -142,6 +142,11 @@ class ApplyPatch:
     @cached_property
     def description(self) -> str:
         return load_prompt("tools/apply_patch")
+
+    @cached_property
+    def grammar(self) -> str | None:
+        """Grammar of a patch; None if calls may have a second argument."""
+        return None if self._drafts.refuses else load_prompt("tools/apply_patch_grammar")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         unsaved = await self._unsaved_texts(args, call)

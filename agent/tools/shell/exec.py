@@ -20,10 +20,12 @@ from agent.security.sandbox.command_report import CommandReport
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import BackgroundTask, CallContext, EffectPlan, TaskOutput
+from agent.tools.call_arguments import canonical
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.schema import parameters
 from agent.tools.shell.background_process import ProcessOrigin, report
+from agent.tools.shell.patch_command import PROGRAM, find_patch
 from agent.tools.shell.process_group import Exit
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandbox_remark import CommandEnd, refusal_remark
@@ -31,7 +33,7 @@ from agent.tools.shell.sandboxed_command import CommandLine, CommandResult, Sand
 from agent.tools.shell.session_space import SessionSpaces
 from agent.tools.shell.terminal_output import TerminalOutput
 from agent.tools.traits import ToolTraits
-from agent.types import Effect, JsonSchema, Taint, ToolResult
+from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder
 
 _MAX_HOSTS = 8
@@ -132,6 +134,15 @@ class Exec:
             if hosts := self._settings.exec_hosts:
                 parts.append(render_prompt("tools/exec_hosts", hosts=", ".join(hosts)))
         return " ".join(parts)
+
+    def stands_for(self, call: ToolCall) -> ToolCall:
+        """Return a call of `apply_patch` for a command that applies a patch."""
+        arguments = canonical(self, call.arguments or {})
+        command, folder = arguments.get("command"), arguments.get("workdir") or ""
+        if not isinstance(command, str) or not isinstance(folder, str):
+            return call
+        patch = find_patch(command, folder)
+        return call if patch is None else replace(call, name=PROGRAM, arguments={"input": patch})
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare the exact command; its confinement decides which hosts it can reach."""

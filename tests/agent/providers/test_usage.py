@@ -100,7 +100,7 @@ def test_listed_prices_are_plausible_and_of_known_vendors() -> None:
             result = _price(row)
             prices = {"input", "output", "cached", "above", "long"}
             facts = {"window_tokens", "reply_tokens", "images", "reasoning"}
-            assert set(row) <= prices | facts | {"efforts", "project"}, (vendor, model)
+            assert set(row) <= prices | facts | {"efforts", "project", "patches"}, (vendor, model)
             assert set(row.get("efforts", ())) <= set(EFFORTS), (vendor, model)
             ModelSettings(**row.get("project", {}))
             assert len(facts & set(row)) in (0, 4), (vendor, model)

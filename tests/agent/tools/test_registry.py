@@ -217,3 +217,17 @@ def test_creating_the_tools_imports_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"aiohttp", "lxml", "ddgs", "duckduckgo_search", "re2"} & set(loaded)
+
+
+def test_model_trained_on_patches_gets_the_patch_tool_instead() -> None:
+    toolbox = ToolRegistry(default_tools(ToolSettings()))
+    plain = {spec.name: spec for spec in toolbox.specs()}
+    patching = {spec.name: spec for spec in toolbox.specs(patches=True)}
+    assert plain.keys() - patching.keys() == {"edit_file"}
+    assert patching.keys() - plain.keys() == {"apply_patch"}
+    assert (patching["apply_patch"].grammar or "").startswith('start: "*** Begin Patch"')
+
+
+def test_agent_with_one_editing_tool_keeps_it() -> None:
+    toolbox = ToolRegistry(default_tools(ToolSettings())).only(lambda name: name == "edit_file")
+    assert [spec.name for spec in toolbox.specs(patches=True)] == ["edit_file"]

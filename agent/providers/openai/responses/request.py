@@ -8,11 +8,11 @@ Body: https://platform.openai.com/docs/api-reference/responses/create
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from agent.prompts import load_prompt
-from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.base import PLAIN_FUNCTIONS, ModelRequest, ToolSpec
 from agent.providers.effort import EFFORT, nearest_effort
 from agent.providers.wire_text import (
     RequestHeadCache,
@@ -33,6 +33,8 @@ from agent.types import (
 )
 
 _KEY = "openai-responses"
+# Key of messages with calls of tools that take free text.
+_FREE_TEXT_KEY = "openai-responses, free text"
 _ENCRYPTED = "reasoning.encrypted_content"
 # The API refuses a smaller limit.
 _MIN_OUTPUT_TOKENS = 16
@@ -67,13 +69,12 @@ class ResponsesRequestEncoder:
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
-        return self._fields(request).keys() - _REQUIRED
+        fields = self._fields(request).keys() - _REQUIRED
+        return fields | {PLAIN_FUNCTIONS} if _free_text_tools(request) else fields
 
     def body(self, request: ModelRequest) -> bytes:
         """Return the request as compact UTF-8 JSON."""
-        items = [
-            encoded for message in request.messages if (encoded := _items_as_json(message)) != b""
-        ]
+        items = filter(None, _encoded_items(request.messages, _free_text_tools(request)))
         return b"".join((self._heads.of(request), b",".join(items), b"]}"))
 
     def _head(self, request: ModelRequest) -> bytes:
@@ -96,9 +97,14 @@ class ResponsesRequestEncoder:
         if request.cache_key:
             fields["prompt_cache_key"] = request.cache_key
         if request.tools:
-            fields["tools"] = [_function(tool) for tool in request.tools]
+            free_text = _free_text_tools(request)
+            fields["tools"] = [
+                _custom(tool, tool.grammar) if tool.grammar and free_text else _function(tool)
+                for tool in request.tools
+            ]
             if tool_choice is not None:
-                fields["tool_choice"] = _tool_choice(tool_choice)
+                kind = "custom" if tool_choice in free_text else "function"
+                fields["tool_choice"] = _tool_choice(tool_choice, kind)
             if parallel is not None:
                 fields[_PARALLEL] = parallel
         return without_omitted(fields | extra_body, request)
@@ -125,8 +131,15 @@ class ResponsesRequestEncoder:
         }
 
 
-def _tool_choice(choice: str) -> object:
-    choice_of_one = {"type": "function", "name": choice}
+def _free_text_tools(request: ModelRequest) -> frozenset[str]:
+    """Return the names of the tools that take free text in this request."""
+    if PLAIN_FUNCTIONS in request.adaptations:
+        return frozenset()
+    return frozenset(tool.name for tool in request.tools if tool.grammar)
+
+
+def _tool_choice(choice: str, kind: str) -> object:
+    choice_of_one = {"type": kind, "name": choice}
     return choice if choice in ("auto", "none", "required") else choice_of_one
 
 
@@ -141,6 +154,15 @@ def _function(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
+def _custom(tool: ToolSpec, grammar: str) -> dict[str, Any]:
+    return {
+        "type": "custom",
+        "name": tool.name,
+        "description": tool.description,
+        "format": {"type": "grammar", "syntax": "lark", "definition": grammar},
+    }
+
+
 def _text_format(shape: Any) -> Any:
     """Convert `response_format` of chat completions, whose schema is one level higher here."""
     if isinstance(shape, dict) and isinstance(schema := shape.get("json_schema"), dict):
@@ -148,24 +170,44 @@ def _text_format(shape: Any) -> Any:
     return shape
 
 
-def _items_as_json(message: Message) -> bytes:
-    """Return the message's items, joined by commas."""
-    encoded = message.wire.get(_KEY)
-    if encoded is None:
-        encoded = message.wire[_KEY] = encode_json(list(_items(message)))[1:-1]
-    return encoded
+def _encoded_items(messages: Sequence[Message], free_text_tools: Set[str]) -> Iterator[bytes]:
+    """Yield the items of each message, joined by commas."""
+    free_text_ids: set[str] = set()
+    for message in messages:
+        free_text_ids |= {
+            call.id
+            for call in message.tool_calls
+            if call.name in free_text_tools and _free_text(call) is not None
+        }
+        has_free_text = message.tool_call_id in free_text_ids or any(
+            call.id in free_text_ids for call in message.tool_calls
+        )
+        key = _FREE_TEXT_KEY if has_free_text else _KEY
+        encoded = message.wire.get(key)
+        if encoded is None:
+            encoded = message.wire[key] = encode_json(list(_items(message, free_text_ids)))[1:-1]
+        yield encoded
 
 
-def _items(message: Message) -> Iterator[dict[str, Any]]:
+def _free_text(call: ToolCall) -> str | None:
+    """Return the only argument of a call if it is a text, else None."""
+    match list((call.arguments or {}).values()):
+        case [str(text)]:
+            return text
+    return None
+
+
+def _items(message: Message, free_text_ids: Set[str]) -> Iterator[dict[str, Any]]:
     match message.role:
         case "tool":
+            is_free_text = message.tool_call_id in free_text_ids
             yield {
-                "type": "function_call_output",
+                "type": "custom_tool_call_output" if is_free_text else "function_call_output",
                 "call_id": message.tool_call_id or "",
                 "output": _output(message),
             }
         case "assistant":
-            yield from _reply(message)
+            yield from _reply(message, free_text_ids)
         case _:
             yield {"type": "message", "role": message.role, "content": _input_content(message)}
 
@@ -192,7 +234,7 @@ def _picture(image: Image) -> dict[str, Any]:
     return {"type": "input_image", "image_url": url}
 
 
-def _reply(message: Message) -> Iterator[dict[str, Any]]:
+def _reply(message: Message, free_text_ids: Set[str]) -> Iterator[dict[str, Any]]:
     """Yield the items of a reply in their original order, as far as it is known."""
     calls = {call.id: call for call in message.tool_calls}
     phase: str | None = None
@@ -204,7 +246,7 @@ def _reply(message: Message) -> Iterator[dict[str, Any]]:
                 yield _message_item(text, phase)
                 phase = None
             case ToolCallMarker(call_id) if call := calls.pop(call_id, None):
-                yield _call(call)
+                yield _call(call, free_text_ids)
             case Thinking() if item := reasoning_item_of(part):
                 yield item
             case Thinking():
@@ -212,7 +254,7 @@ def _reply(message: Message) -> Iterator[dict[str, Any]]:
     if is_silent:
         yield _message_item(load_prompt("said_nothing"), None)
     for call in calls.values():
-        yield _call(call)
+        yield _call(call, free_text_ids)
 
 
 def _message_item(text: str, phase: str | None) -> dict[str, Any]:
@@ -220,7 +262,14 @@ def _message_item(text: str, phase: str | None) -> dict[str, Any]:
     return item if phase is None else item | {"phase": phase}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall, free_text_ids: Set[str]) -> dict[str, Any]:
+    if call.id in free_text_ids:
+        return {
+            "type": "custom_tool_call",
+            "call_id": call.id,
+            "name": call.name,
+            "input": _free_text(call),
+        }
     raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
     return {
         "type": "function_call",

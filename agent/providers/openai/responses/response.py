@@ -3,6 +3,7 @@
 Events: https://platform.openai.com/docs/api-reference/responses-streaming
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ from agent.providers.tool_calls import parse_tool_call
 from agent.providers.wire_text import count_of, replace_lone_surrogates, text_of
 from agent.types import Message, Part, Text, Thinking, ToolCall, ToolCallMarker, Usage
 
+# Calls of functions, and of tools that take free text.
+_CALLS = frozenset({"function_call", "custom_tool_call"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _TEXT = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _THOUGHTS = frozenset(
@@ -28,6 +31,9 @@ _THOUGHTS = frozenset(
         "response.reasoning_summary.delta",
     }
 )
+
+
+_ARGUMENT, _ARGUMENT_END = '{"input": "', '"}'
 
 
 @dataclass(slots=True)
@@ -76,6 +82,9 @@ class ResponsesResponseBuilder:
             yield from self._item(index, "reasoning").stream.add_thinking("\n\n")
         elif kind == "response.function_call_arguments.delta":
             yield from self._grow(self._item(index, "function_call"), payload.get("delta"))
+        elif kind == "response.custom_tool_call_input.delta":
+            item = self._item(index, "custom_tool_call")
+            yield from self._grow(item, _as_argument(item, text_of(payload.get("delta"))))
         elif kind == "response.output_item.added":
             yield from self._open(index, _object(payload.get("item")))
         elif kind == "response.output_item.done":
@@ -98,7 +107,7 @@ class ResponsesResponseBuilder:
                 item.stream.take_unopened_thoughts()
         voids_text = any(item.stream.voids_text for item in items)
         cut = self.finish_reason == "length"
-        calls = tuple(_call(item, cut=cut) for item in items if item.kind == "function_call")
+        calls = tuple(_call(item, cut=cut) for item in items if item.kind in _CALLS)
         reason = FILTERED if self._has_refused else self.finish_reason
         if calls and reason == "stop":
             reason = "tool_calls"
@@ -110,7 +119,7 @@ class ResponsesResponseBuilder:
         if index not in self._items:
             self._items[index] = _Item(kind, {})
         item = self._items[index]
-        if kind == "function_call" and not item.call_id:
+        if kind in _CALLS and not item.call_id:
             item.call_id = self._unused_id(text_of(item.data.get("call_id")))
         return item
 
@@ -128,7 +137,7 @@ class ResponsesResponseBuilder:
     def _open(self, index: int, data: JsonObject) -> Iterator[ModelEvent]:
         kind = text_of(data.get("type"))
         self._items[index] = _Item(kind, data)
-        if kind == "function_call":
+        if kind in _CALLS:
             item = self._item(index, kind)
             yield from self._others_pause(index)
             yield ToolCallDelta(item.call_id, item.name, "")
@@ -150,10 +159,12 @@ class ResponsesResponseBuilder:
             yield from item.stream.add_text(_rest(_message_text(data), item.stream.text))
         elif item.kind == "reasoning":
             yield from item.stream.add_thinking(_rest(_reasoning_text(data), item.stream.thinking))
-        elif item.kind == "function_call":
+        elif item.kind in _CALLS:
             arguments = replace_lone_surrogates(text_of(data.get("arguments")))
+            if item.kind == "custom_tool_call":
+                arguments = _encode_argument(text_of(data.get("input")))
             yield from self._grow(
-                self._item(index, "function_call"), _rest(arguments, "".join(item.pieces))
+                self._item(index, item.kind), _rest(arguments, "".join(item.pieces))
             )
         yield from item.stream.pause()
 
@@ -183,7 +194,7 @@ class ResponsesResponseBuilder:
 
 def _parts(items: list[_Item]) -> Iterator[Part]:
     """Yield text and thinking in order, with markers for calls before later parts."""
-    last = max((n for n, item in enumerate(items) if item.kind != "function_call"), default=-1)
+    last = max((n for n, item in enumerate(items) if item.kind not in _CALLS), default=-1)
     for n, item in enumerate(items):
         match item.kind:
             case "message":
@@ -197,13 +208,26 @@ def _parts(items: list[_Item]) -> Iterator[Part]:
                 signature = reasoning_signature(item.data)
                 if item.stream.thinking or signature:
                     yield Thinking(item.stream.thinking, signature)
-            case "function_call" if n < last:
+            case "function_call" | "custom_tool_call" if n < last:
                 yield ToolCallMarker(item.call_id)
 
 
 def _call(item: _Item, *, cut: bool) -> ToolCall:
     is_cut = cut and item.data.get("status") != "completed"
     return parse_tool_call(item.call_id, item.name, "".join(item.pieces), cut=is_cut)
+
+
+def _as_argument(item: _Item, piece: str) -> str:
+    """Return the next piece of the JSON object for a free text."""
+    encoded = _encode_argument(piece)
+    beginning = "" if item.pieces else encoded[: len(_ARGUMENT)]
+    return beginning + encoded[len(_ARGUMENT) : -len(_ARGUMENT_END)]
+
+
+def _encode_argument(text: str) -> str:
+    """Return a JSON object with the free text of a call as its only argument."""
+    text = json.dumps(replace_lone_surrogates(text), ensure_ascii=False)[1:-1]
+    return f"{_ARGUMENT}{text}{_ARGUMENT_END}"
 
 
 def _rest(full_text: str, streamed_text: str) -> str:

@@ -105,6 +105,55 @@ async def test_encrypted_reasoning_is_replayed_in_place(
     assert sent[2]["phase"] == "commentary"
 
 
+PATCH = '*** Begin Patch\n*** Add File: a\n+"1" \\ ü\n*** End Patch'
+PATCHING = ToolSpec("apply_patch", "Apply a patch.", {"type": "object"}, 'start: "x"')
+
+
+async def test_tool_with_a_grammar_takes_free_text(
+    provider: OpenAIResponsesProvider, model_server: ModelServer
+) -> None:
+    asked = replace(ASKED, tools=(*TOOLS, PATCHING))
+    calls = (Call("apply_patch", {"input": PATCH}, "c1"), Call("exec", {"command": "ls"}, "c2"))
+    model_server.script(ReplyScript(reasoning="hm", tool_calls=calls, pieces=7))
+    reply = await reply_of(provider, asked)
+    assert [call.arguments for call in reply.message.tool_calls] == [
+        {"input": PATCH},
+        {"command": "ls"},
+    ]
+    messages = (user("hi"), reply.message, result_of("c1"), result_of("c2"))
+    await reply_of(provider, replace(asked, messages=messages))
+    first, second = (request.body for request in model_server.requests)
+    assert first["tools"][1] == {
+        "type": "custom",
+        "name": "apply_patch",
+        "description": "Apply a patch.",
+        "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "x"'},
+    }
+    assert [item["type"] for item in second["input"]] == [
+        "message",
+        "reasoning",
+        "custom_tool_call",
+        "function_call",
+        "custom_tool_call_output",
+        "function_call_output",
+    ]
+    assert second["input"][2]["input"] == PATCH
+
+
+async def test_server_without_grammars_gets_a_function(model_server: ModelServer) -> None:
+    endpoint = Endpoint("openai", model_server.base_url, path=PATH)
+    provider = CapabilityFallback(OpenAIResponsesProvider(endpoint))
+    call = ToolCall("c1", "apply_patch", {"input": PATCH}, json.dumps({"input": PATCH}))
+    messages = (user("hi"), Message("assistant", (), (call,)), result_of("c1"))
+    refused = refusal(400, "Invalid value: 'custom'. Supported values are: 'function'.")
+    model_server.objects = lambda raw: refused if b'"custom"' in raw else None
+    await reply_of(provider, replace(ASKED, messages=messages, tools=(PATCHING,)))
+    body = model_server.requests[-1].body
+    assert body["tools"][0]["type"] == "function"
+    assert [item["type"] for item in body["input"]][1:] == ["function_call", "function_call_output"]
+    await provider.aclose()
+
+
 async def test_request_extends_the_previous_one_byte_for_byte(
     provider: OpenAIResponsesProvider, model_server: ModelServer
 ) -> None:
