@@ -244,6 +244,45 @@ class ToolEnvironment:
         )
 
 
+class CommandFiles(Protocol):
+    """Files outside the workspace that the owner's commands can read, or change, unasked."""
+
+    def readable(self) -> Sequence[Path]:
+        """Return the real files and folders that every command can read. Blocks."""
+        ...
+
+    def temporary(self) -> "TemporaryFolder | None":
+        """Return the folder of temporary files of the conversation, created if missing. Blocks."""
+        ...
+
+    def real_path(self, path: str) -> str:
+        """Return the path of a file on this machine; commands have a /tmp of their own.
+
+        A file that exists only in the machine's /tmp keeps its path. Blocks.
+        """
+        ...
+
+    def holds(self, path: Path) -> bool:
+        """Return whether a path leads to programs of the machine or into that folder. Blocks."""
+        ...
+
+    def display(self, text: str) -> str:
+        """Return a text with the paths of that folder as commands see them."""
+        ...
+
+
+@frozen
+class TemporaryFolder:
+    """Real `path` of the folder for temporary files, and its path for commands.
+
+    Files in `home` influence later commands, so only commands change them: questions name them.
+    """
+
+    path: Path
+    command_path: Path
+    home: Path
+
+
 @frozen
 class CallContext:
     """One call and the environment of its turn.
@@ -256,7 +295,8 @@ class CallContext:
     records changes of files for undo. `tell` shows an event to the screens, which may miss it.
     `read_only` is the value of the call's plan. `resumed`: the call was prepared before a restart
     or a person's answer. Without `may_write`, commands may not change files. `is_allowed`: a person
-    allowed this call or its prefix.
+    allowed this call or its prefix. `shared_files` are those of commands; None where the call may
+    use no file outside the workspace.
     """
 
     call: ToolCall
@@ -273,6 +313,7 @@ class CallContext:
     resumed: bool = False
     may_write: bool = True
     is_allowed: bool = False
+    shared_files: CommandFiles | None = None
 
     @property
     def session(self) -> str:
@@ -350,7 +391,7 @@ class EffectPlan(VisibleEffects):
     undo would bring back. `hosts` are the machines that would be reached; `network` is the part of
     them that a person has to allow. `read_only`: the command would run with a read-only workspace;
     `CallContext` passes this to `run`. `outside_reason` is the reason to run it outside of the
-    sandbox.
+    sandbox. In the `writable_folders`, changes count as changes of the workspace.
     """
 
     reads: tuple[Path, ...] = ()
@@ -361,6 +402,7 @@ class EffectPlan(VisibleEffects):
     outside_reason: str | None = None
     executables: tuple[Path, ...] = ()
     deletion: Deletion | None = None
+    writable_folders: tuple[Path, ...] = ()
 
     def request(
         self,
@@ -394,6 +436,7 @@ class EffectPlan(VisibleEffects):
             taint=taint,
             traits=traits,
             executables=self.executables,
+            writable_folders=self.writable_folders,
             foreign=creates_files and origin is not None and origin.is_foreign(workspace, taint),
         )
 
@@ -550,6 +593,15 @@ class HasBackgroundWork(Protocol):
     def facts(self, session: str) -> Sequence[str]: ...
     def mark_reported(self, session: str) -> None: ...
     def background_taint(self, workspace: Path) -> frozenset[Taint]: ...
+
+
+@runtime_checkable
+class SharesFiles(Protocol):
+    """Optional ability of a tool that runs commands: share their files with file tools."""
+
+    def shared_files(self, call: CallContext) -> CommandFiles | None:
+        """Return the files of commands in the conversation of a call."""
+        ...
 
 
 @runtime_checkable

@@ -18,8 +18,11 @@ from agent.security.taint.taint import NOTHING
 from agent.text.similar_names import similar_names
 from agent.tools.base import (
     BackgroundTask,
+    CallContext,
+    CommandFiles,
     HasBackgroundWork,
     SessionScoped,
+    SharesFiles,
     StandsForOthers,
     SupportsClose,
     TaskOutput,
@@ -117,6 +120,7 @@ class ToolRegistry:
         # Computed once: checking each tool's abilities costs more than most calls.
         self._lingering = [tool for tool in tools if isinstance(tool, HasBackgroundWork)]
         self._seeing = next((tool for tool in tools if isinstance(tool, TracksFileViews)), None)
+        self._sharing = next((tool for tool in tools if isinstance(tool, SharesFiles)), None)
         self._nothing_seen = FileViews()
         self._aliases = {alias: tool.name for tool in tools for alias in traits_of(tool).aliases}
         self._index()
@@ -222,6 +226,12 @@ class ToolRegistry:
         """Return the output of a background task after a position; None if it does not exist."""
         outputs = (tool.output(session, id, position) for tool in self._lingering)
         return next((task_output for task_output in outputs if task_output is not None), None)
+
+    def shared_files(self, call: CallContext) -> CommandFiles | None:
+        """Return the files that the owner's calls share with commands; None if there are none."""
+        if self._sharing is None or not call.owner:
+            return None
+        return self._sharing.shared_files(call)
 
     async def facts(self, session: str) -> list[str]:
         """Return facts for the beginning of a turn: background work and changed files.

@@ -126,13 +126,19 @@ class ToolRunner:
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
         """Return the result as the model reads it."""
-        result = _clean(await self._intercepted(context, on_start), self.redactor)
+        result = self._display(await self._intercepted(context, on_start), context)
+        result = _clean(result, self.redactor)
         tool = self.toolbox.find(context.call.name)
         own = tool.output_limit_bytes if isinstance(tool, LimitsOutput) else self._limit_bytes
         if result.images:
             keep = partial(keep_images, result, context.workspace)
             result = await file_io.in_thread(keep)
         return bounded(result, context.workspace, own)
+
+    def _display(self, result: ToolResult, context: CallContext) -> ToolResult:
+        """Return the result with the paths of temporary files as commands know them."""
+        shared_files = self.toolbox.shared_files(context)
+        return result if shared_files is None else _converted(result, shared_files.display)
 
     async def _intercepted(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
@@ -176,9 +182,9 @@ class ToolRunner:
             # Even a failure may quote data that the tool has seen, or the text of its schema.
             brings = tool.brings if isinstance(tool, DeclaresTaint) else BOTH
             args = await self._read(tool, arguments, context)
-            brings |= _origin_taint(context, args, EffectPlan(), brings)
+            brings |= self._origin_taint(context, args, None, brings)
             context, plan = await self._prepare(tool, args, context)
-            brings |= _origin_taint(context, args, plan, brings)
+            brings |= self._origin_taint(context, args, plan, brings)
             is_allowed = await self._permit(tool, args, plan, context)
             # Time may have passed while a person was asked.
             check_folder(context.environment.identity)
@@ -301,7 +307,45 @@ class ToolRunner:
         async def record(allowed: bool, reason: str, what: Mapping[str, Any]) -> None:
             await self._record(tool, what, context, allowed=allowed, reason=reason)
 
-        return replace(context, hosts=hosts, paths=paths, may_write=may_write, record=record)
+        return replace(
+            context,
+            hosts=hosts,
+            paths=paths,
+            may_write=may_write,
+            record=record,
+            shared_files=self.toolbox.shared_files(context),
+        )
+
+    def _origin_taint(
+        self,
+        context: CallContext,
+        args: Mapping[str, Any],
+        plan: EffectPlan | None,
+        brings: frozenset[Taint],
+    ) -> frozenset[Taint]:
+        """Return the taint of the files that a tool shows, based on their location.
+
+        Programs of the machine and temporary files of the conversation have none, as in commands.
+        Before there is a plan, only the arguments name the files.
+        """
+        if "private" not in brings:
+            return NOTHING
+        shared_files = self.toolbox.shared_files(context)
+        planned = () if plan is None else (*plan.reads, *plan.changes, *plan.creates)
+        paths = [context.workspace, *planned]
+        if plan is not None and plan.folder is not None:
+            paths.append(plan.folder)
+        path = args.get("path")
+        if isinstance(path, str) and "\0" not in path and not planned:
+            if plan is None and shared_files is not None:
+                path = shared_files.real_path(path)
+            paths.append(context.base / path)
+        strange_paths = [path for path in paths if not context.origin.is_own(path)]
+        if not strange_paths:
+            return NOTHING
+        if shared_files is None or context.workspace in strange_paths:
+            return UNTRUSTED
+        return NOTHING if all(map(shared_files.holds, strange_paths)) else UNTRUSTED
 
     async def _permit(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
@@ -369,33 +413,20 @@ def _has_foreign_schema(tool: Tool) -> bool:
     return isinstance(tool, HasForeignSchema) and tool.has_foreign_schema
 
 
-def _origin_taint(
-    context: CallContext, args: Mapping[str, Any], plan: EffectPlan, brings: frozenset[Taint]
-) -> frozenset[Taint]:
-    """Return the taint of the files that a tool shows, based on their location."""
-    if "private" not in brings:
-        return NOTHING
-    paths = [context.workspace, *plan.reads, *plan.changes, *plan.creates]
-    if plan.folder is not None:
-        paths.append(plan.folder)
-    path = args.get("path")
-    if isinstance(path, str) and "\0" not in path:
-        paths.append(context.base / path)
-    return NOTHING if all(map(context.origin.is_own, paths)) else UNTRUSTED
-
-
 def _clean(result: ToolResult, redactor: Redactor) -> ToolResult:
-    if not redactor:
-        return result
-    clean = redactor.clean
+    return _converted(result, redactor.clean) if redactor else result
+
+
+def _converted(result: ToolResult, convert: Callable[[str], str]) -> ToolResult:
+    """Return the result with all of its texts converted."""
     return replace(
         result,
-        for_model=clean(result.for_model),
-        for_user=None if result.for_user is None else clean(result.for_user),
+        for_model=convert(result.for_model),
+        for_user=None if result.for_user is None else convert(result.for_user),
         artifacts=tuple(
-            replace(artifact, content=clean(artifact.content)) for artifact in result.artifacts
+            replace(artifact, content=convert(artifact.content)) for artifact in result.artifacts
         ),
-        ends_with=None if result.ends_with is None else clean(result.ends_with),
+        ends_with=None if result.ends_with is None else convert(result.ends_with),
     )
 
 

@@ -91,7 +91,8 @@ class ToolRequest:
     inside; `start_folder` is where relative paths start if not in the workspace. `network` are
     additional hosts beyond those of the settings. `traits` are None for an unknown tool.
     `executables` are created files that may be run as programs; `foreign` means that untrusted
-    people may influence the workspace. `deletion` is the known deletion.
+    people may influence the workspace. `deletion` is the known deletion. Changes in the
+    `writable_folders`, outside of the workspace, count as changes of the workspace.
     """
 
     tool: str
@@ -115,6 +116,7 @@ class ToolRequest:
     executables: tuple[Path, ...] = ()
     foreign: bool = False
     deletion: Deletion | None = None
+    writable_folders: tuple[Path, ...] = ()
 
     @property
     def kind(self) -> ToolKind:

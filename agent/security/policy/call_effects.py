@@ -59,7 +59,8 @@ class CallEffects:
         """True when the call would write outside of the workspace, or a command would read
         there."""
         touched = self.writes + self.reads if self.is_command else self.writes
-        return not all(path.is_relative_to(self.root) for path in touched)
+        folders = (self.root, *self.request.writable_folders)
+        return not all(any(map(path.is_relative_to, folders)) for path in touched)
 
 
 def call_effects(request: ToolRequest) -> CallEffects:
@@ -69,8 +70,8 @@ def call_effects(request: ToolRequest) -> CallEffects:
     writes = request.changes + request.creates
     if request.command is None:
         # A tool that remembers writes one dated line to the person's memory file.
-        changes_instructions = request.purpose != "memory" and _changes_any_instruction(
-            writes, root
+        changes_instructions = request.purpose != "memory" and any(
+            _changes_any_instruction(writes, folder) for folder in (root, *request.writable_folders)
         )
         return CallEffects(
             request,

@@ -176,6 +176,10 @@ class KeepsHome(Protocol):
         """Return the home folder inside `SandboxCommand.temporary`, and its path for commands."""
         ...
 
+    def temporary_folder(self, temporary: Path) -> tuple[Path, str]:
+        """Return the same for the folder of temporary files."""
+        ...
+
 
 @runtime_checkable
 class ShowsFolders(Protocol):
@@ -184,6 +188,10 @@ class ShowsFolders(Protocol):
     @property
     def readable_programs(self) -> tuple[Path, ...]:
         """Files and folders of this machine that a command can read and run from."""
+        ...
+
+    def readable_files(self, workspace: Path) -> tuple[Path, ...]:
+        """Return the real files and folders outside the workspace that every command can read."""
         ...
 
     def showing(self, folders: tuple[Path, ...]) -> Sandbox:

@@ -76,6 +76,9 @@ class Bubblewrap:
     def home(self, temporary: Path) -> tuple[Path, str]:
         return temporary / "tmp/home", _HOME
 
+    def temporary_folder(self, temporary: Path) -> tuple[Path, str]:
+        return temporary / "tmp", environment.TEMPORARY
+
     def showing(self, folders: tuple[Path, ...]) -> "Bubblewrap":
         return replace(self, readable_folders=(*self.readable_folders, *folders))
 
@@ -94,6 +97,10 @@ class Bubblewrap:
     @property
     def readable_programs(self) -> tuple[Path, ...]:
         return environment.readable_programs((*self._visible, *self._toolchains.caches))
+
+    def readable_files(self, workspace: Path) -> tuple[Path, ...]:
+        with self._toolchains.open_caches(workspace) as caches:
+            return environment.readable_files((*self._visible, *caches))
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:

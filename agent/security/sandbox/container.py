@@ -89,6 +89,9 @@ class ContainerSandbox:
     def home(self, temporary: Path) -> tuple[Path, str]:
         return temporary / "tmp", environment.TEMPORARY
 
+    def temporary_folder(self, temporary: Path) -> tuple[Path, str]:
+        return self.home(temporary)
+
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
         """Prepare the command in a new container. Raises `ToolError`."""

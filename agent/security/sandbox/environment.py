@@ -65,6 +65,18 @@ def configuration() -> tuple[str, ...]:
     return (*CONFIGURATION, *map(str, sorted(Path("/etc").glob(_JAVA_CONFIGURATION))))
 
 
+def readable_files(further: Iterable[Path] = ()) -> tuple[Path, ...]:
+    """Return the real files and folders that commands read: of the machine, and `further` ones.
+
+    A link is left out: it is shown as a link, and its target only where that is shown, too.
+    """
+    paths = (*readable_programs(further), *map(Path, configuration()))
+    real_paths = (
+        Path(os.path.realpath(path)) for path in paths if path.exists() and not path.is_symlink()
+    )
+    return tuple(dict.fromkeys(real_paths))
+
+
 def shell() -> str:
     """Return the shell for commands: bash if the machine has it."""
     return next((path for path in _BASH if os.access(path, os.X_OK)), "/bin/sh")

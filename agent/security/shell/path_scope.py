@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.private_places import PRIVATE_NAMES
 from agent.security.shell.ast import Script
-from agent.security.shell.program_table import private_names
 from agent.security.shell.words import GLOB
 
 STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
@@ -61,12 +61,12 @@ class PathScope:
             if part in ("", "."):
                 continue
             if part[0] == "." and GLOB.search(part):
-                if _may_match(part, {"..", *private_names()}):
+                if _may_match(part, {"..", *PRIVATE_NAMES}):
                     return False
             elif part == "..":
                 real = os.path.dirname(real)
                 continue
-            elif part.casefold() in private_names():
+            elif part.casefold() in PRIVATE_NAMES:
                 return False
             real = f"{real}/{part}"
             if exists and not GLOB.search(part):

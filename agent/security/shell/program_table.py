@@ -174,9 +174,3 @@ def _by_name(table: Mapping[str, Any]) -> dict[str, Any]:
 def variables() -> Mapping[str, frozenset[str]]:
     """Return the variables that change what programs do (`risky`) or what a shell runs (`runs`)."""
     return {key: frozenset(names) for key, names in _read()["variables"].items()}
-
-
-@cache
-def private_names() -> frozenset[str]:
-    """Return the path components that a command may not use without a question, normalized."""
-    return frozenset(_read()["paths"]["private"])

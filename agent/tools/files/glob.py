@@ -56,10 +56,10 @@ class Glob:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare the folder; the files shown also depend on the role (`call.paths`)."""
-        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
+        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call, "read"),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        folder = self._scope.find(args.get("path") or ".", call)
+        folder = self._scope.find(args.get("path") or ".", call, "read")
         if await file_io.in_thread(lambda: file_io.kind(folder)) != "folder":
             raise ToolError(f"{folder} is not a folder; pass the folder to search as path.")
         glob = FilePattern(inside(args["pattern"], folder))

@@ -122,10 +122,10 @@ class Grep:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare the file or folder; the files shown also depend on the role (`call.paths`)."""
-        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call),))
+        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call, "read"),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        path = self._scope.find(args.get("path") or ".", call)
+        path = self._scope.find(args.get("path") or ".", call, "read")
         kind = await file_io.in_thread(lambda: file_io.kind(path))
         if kind is None:
             raise ToolError(f"{path} does not exist.")

@@ -15,7 +15,7 @@ from agent.security.taint.file_marks import FolderTimes, is_name_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.schema import parameters
 from agent.tools.traits import FOLDER_ALIASES, PATH_ALIASES, ToolTraits
@@ -53,8 +53,12 @@ class ListDir:
     def description(self) -> str:
         return load_prompt("tools/list_dir")
 
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """Declare the folder."""
+        return EffectPlan(reads=(self._scope.find(args.get("path", "."), call, "read"),))
+
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        path = self._scope.find(args.get("path", "."), call)
+        path = self._scope.find(args.get("path", "."), call, "read")
         depth = min(max(1, int(args.get("depth", 1))), MAX_DEPTH)
         return await file_io.in_thread(lambda: self._listing(path, depth, call))
 

@@ -90,8 +90,12 @@ class ReadFile:
     def description(self) -> str:
         return load_prompt("tools/read_file")
 
+    async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """Declare the file."""
+        return EffectPlan(reads=(self._scope.find(args["path"], call, "read"),))
+
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        path = self._scope.find(args["path"], call)
+        path = self._scope.find(args["path"], call, "read")
         # Before the file is read, so that a change in between is noticed later.
         view_stamp = stamp(path)
         try:
@@ -183,7 +187,8 @@ class WriteFile:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Plan to create or change the file, with a diff for approval."""
-        path = self._scope.find(args["path"], call)
+        place = self._scope.locate(args["path"], call, "write")
+        path = place.path
         old = await file_io.in_thread(lambda: _existing(path))
         unsaved = await read_unsaved(path, call)
         # The person has seen the diff: do not reject an approved call when the turn resumes.
@@ -196,8 +201,8 @@ class WriteFile:
         await refuse_errors(self._drafts, [draft], args, call)
         difference = diff(args["path"], old.text if old else "", content)
         if old is None:
-            return EffectPlan(creates=(path,), diff=difference)
-        return EffectPlan(changes=(path,), diff=difference)
+            return place.plan(creates=(path,), diff=difference)
+        return place.plan(changes=(path,), diff=difference)
 
     def _refuse_unread(self, path: Path, session: str, unsaved: UnsavedText) -> None:
         knowledge = self._views.knowledge(session, path)
@@ -211,7 +216,7 @@ class WriteFile:
             raise ToolError(render_prompt("unread_change", path=str(path)))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        path = self._scope.find(args["path"], call)
+        path = self._scope.find(args["path"], call, "write")
         unsaved = await read_unsaved(path, call)
 
         def work() -> tuple[str, int, bool]:
@@ -274,7 +279,8 @@ class AppendFile:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Plan to append the text, with a diff for approval."""
-        path = self._scope.find(args["path"], call)
+        place = self._scope.locate(args["path"], call, "write")
+        path = place.path
         old = await file_io.in_thread(lambda: _appendable(path))
         old = (await read_unsaved(path, call)).over(old) if old else None
         draft = _longer(path, old, args["content"])
@@ -282,11 +288,11 @@ class AppendFile:
         await refuse_errors(self._drafts, [draft], args, call)
         difference = diff(args["path"], draft.before or "", draft.after or "") if old else None
         if old is None:
-            return EffectPlan(creates=(path,), diff=diff(args["path"], "", args["content"]))
-        return EffectPlan(changes=(path,), diff=difference)
+            return place.plan(creates=(path,), diff=diff(args["path"], "", args["content"]))
+        return place.plan(changes=(path,), diff=difference)
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        path = self._scope.find(args["path"], call)
+        path = self._scope.find(args["path"], call, "write")
         unsaved = await read_unsaved(path, call)
 
         def work() -> tuple[str, int, bool]:

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any, Literal
 
 from agent.errors import ToolError
 from agent.records import frozen
@@ -21,6 +22,7 @@ from agent.security.files.paths import (
     resolve_in_workspace,
     user_inbox_dir,
 )
+from agent.security.files.private_places import private_place
 from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_paths
 from agent.security.shell.deletions import DeletionTargets
@@ -28,7 +30,7 @@ from agent.settings import ToolSettings
 from agent.text.similar_names import similar_names
 from agent.text.text_document import MAX_BYTES, searchable
 from agent.text.visible import escape_line, hidden_character
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.feature_list import LIST, PROGRESS
 from agent.tools.output_spill import spill_folder
 
@@ -46,6 +48,22 @@ OWN_FOLDER = ".kore"
 _MAX_SCANNED = 5_000
 
 
+# What a call does with a file outside the workspace.
+Access = Literal["read", "write"]
+
+
+@frozen
+class LocatedPath:
+    """Real path of a call; `folder` contains it where that is outside of the workspace."""
+
+    path: Path
+    folder: Path | None = None
+
+    def plan(self, **effects: Any) -> EffectPlan:
+        """Return the plan of a call that changes this file."""
+        return EffectPlan(**effects, writable_folders=() if self.folder is None else (self.folder,))
+
+
 @frozen
 class WorkspaceScope:
     """Path resolution for tools that separates each person's data from the others'.
@@ -57,27 +75,58 @@ class WorkspaceScope:
 
     settings: ToolSettings
 
-    def find(self, path: str, call: CallContext) -> Path:
-        """Return the real path of `path`. Raises ToolError if the call may not access it."""
+    def find(self, path: str, call: CallContext, outside: Access | None = None) -> Path:
+        """Return the real path of `path`. Raises ToolError if the call may not access it.
+
+        Paths outside the workspace may be accessed if `outside` says how, and commands may do the
+        same.
+        """
+        return self.locate(path, call, outside).path
+
+    def locate(self, path: str, call: CallContext, outside: Access | None = None) -> LocatedPath:
+        """Return the same path with the folder that contains it."""
         restrict = self.settings.restrict_to_workspace
         inbox = _inbox_elsewhere(path, call) if restrict else None
+        leaves = outside is not None and restrict and inbox is None and call.owner
+        shared_files = call.shared_files if leaves else None
         real = resolve_in_workspace(
-            path,
+            path if shared_files is None else shared_files.real_path(path),
             call.workspace,
-            restrict=restrict and inbox is None,
+            restrict=restrict and inbox is None and not leaves,
             blocked=self.settings.blocked_paths,
             start=call.base,
         )
         # A folder may have been replaced with a link since.
         if inbox is not None and not real.is_relative_to(inbox):
             raise ToolError(f"{quote_path(path)} leads outside the workspace.")
+        is_outside = leaves and not real.is_relative_to(call.workspace)
+        temporary = shared_files.temporary() if shared_files is not None and is_outside else None
+        if temporary is not None and real.is_relative_to(temporary.path):
+            if outside == "write" and real.is_relative_to(temporary.home):
+                raise ToolError(f"{quote_path(path)} is in the home folder of commands; use exec.")
+            return LocatedPath(real, temporary.path)
         if self._kores_own()(real):
             raise ToolError(f"{quote_path(path)} is blocked: it is part of Kore itself.")
+        if is_outside:
+            return self._outside(real, path, call, outside)
         if _privacy_test(call)(real):
             raise ToolError(f"{quote_path(path)} belongs to someone else and cannot be used here.")
         if not call.owner and _is_own(real, call.workspace):
             raise ToolError(f"{quote_path(path)} is blocked: only the owner can use this folder.")
-        return real
+        return LocatedPath(real)
+
+    def _outside(
+        self, real: Path, path: str, call: CallContext, access: Access | None
+    ) -> LocatedPath:
+        """Return the place of a real path outside the workspace. Raises ToolError."""
+        if private_place(real) is not None:
+            raise ToolError(f"{quote_path(path)} is blocked: such files contain keys or logins.")
+        readable = call.shared_files.readable() if call.shared_files is not None else ()
+        folder = next((place for place in readable if real.is_relative_to(place)), None)
+        if folder is None or access == "write":
+            allowed = f"only paths inside {call.workspace} may be used"
+            raise ToolError(f"{quote_path(path)} leads outside the workspace; {allowed}.")
+        return LocatedPath(real, folder)
 
     def find_entry(self, path: str, call: CallContext) -> Path:
         """Return the path to move or delete: for a link the link itself, whose folder then counts.
@@ -134,7 +183,7 @@ class WorkspaceScope:
             if not call.owner and _is_inside(path, root / OWN_FOLDER):
                 return True
             try:
-                self.find(str(path), call)
+                self.find(str(path), call, "read")
             except ToolError:
                 return True
             return False
@@ -143,14 +192,25 @@ class WorkspaceScope:
 
     def closed(self, call: CallContext) -> Callable[[Path], bool]:
         """Return a test for real paths, no links, that must be hidden from the call."""
-        root = call.workspace
+        root, restrict = call.workspace, self.settings.restrict_to_workspace
         is_private, is_kores_own = _privacy_test(call), self._kores_own()
+
+        @cache
+        def temporary_folder() -> Path | None:
+            temporary = None if call.shared_files is None else call.shared_files.temporary()
+            return None if temporary is None else temporary.path
 
         def is_closed(path: Path) -> bool:
             if not call.owner and _is_inside(path, root / OWN_FOLDER):
                 return True
-            blocked = blocked_entry(path, root, self.settings.blocked_paths)
-            return bool(blocked) or is_private(path) or is_kores_own(path)
+            if blocked_entry(path, root, self.settings.blocked_paths) or is_private(path):
+                return True
+            if not restrict or path.is_relative_to(root):
+                return is_kores_own(path)
+            folder = temporary_folder()
+            if folder is not None and path.is_relative_to(folder):
+                return False
+            return private_place(path) is not None or is_kores_own(path)
 
         return is_closed
 

@@ -19,7 +19,7 @@ from agent.security.policy.roles import in_hosts
 from agent.security.sandbox.command_report import CommandReport
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import BackgroundTask, CallContext, EffectPlan, TaskOutput
+from agent.tools.base import BackgroundTask, CallContext, CommandFiles, EffectPlan, TaskOutput
 from agent.tools.call_arguments import canonical
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.output_spill import SpillBuffer, spill_folder
@@ -244,6 +244,9 @@ class Exec:
 
     def mark_reported(self, session: str) -> None:
         self.processes.mark_reported(session)
+
+    def shared_files(self, call: CallContext) -> CommandFiles | None:
+        return self._commands.shared_files(call)
 
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
         return self.processes.background_taint(workspace)

@@ -60,6 +60,7 @@ from agent.tools.shell.process_group import Exit, run
 from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.resource_limits import CommandMeter
 from agent.tools.shell.session_space import CommandCount
+from agent.tools.shell.shared_files import SandboxFiles
 from agent.types import Taint
 
 if TYPE_CHECKING:
@@ -191,6 +192,15 @@ class SandboxedCommands:
         if isinstance(self._sandbox, ShowsFolders):
             return (line.call.workspace, *self._sandbox.readable_programs)
         return (Path("/"),)
+
+    def shared_files(self, call: CallContext) -> SandboxFiles | None:
+        """Return the files that commands of this conversation share; None without a sandbox.
+
+        There, a command reads nothing unasked.
+        """
+        if not self.confines:
+            return None
+        return SandboxFiles(self._sandbox, self._spaces, call.session, call.workspace)
 
     def holds(self, line: CommandLine) -> bool:
         """Return whether a sandbox confines this command."""

@@ -81,6 +81,10 @@ class Landlock:
         home = temporary / "tmp/home"
         return home, str(home)
 
+    def temporary_folder(self, temporary: Path) -> tuple[Path, str]:
+        folder = temporary / "tmp"
+        return folder, str(folder)
+
     def showing(self, folders: tuple[Path, ...]) -> "Landlock":
         return replace(self, readable_folders=(*self.readable_folders, *folders))
 
@@ -91,6 +95,10 @@ class Landlock:
     @property
     def readable_programs(self) -> tuple[Path, ...]:
         return environment.readable_programs((*self._visible, *self.toolchains.caches))
+
+    def readable_files(self, workspace: Path) -> tuple[Path, ...]:
+        with self.toolchains.open_caches(workspace) as caches:
+            return environment.readable_files((*self._visible, *caches))
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:
