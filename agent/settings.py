@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agent.records import frozen
+from agent.security.local_services import OwnServices
 from agent.security.sandbox.base import Limits, Sandbox
 from agent.security.sandbox.unconfined import Unconfined
 from agent.types import ReasoningEffort
@@ -21,8 +22,10 @@ class ToolSettings:
     permissions. `fixed_files` decide what tools may do, such as a policy file: a command in a
     sandbox can read them, file tools never open them. Without a `sandbox` commands can do
     everything that the user can; in a sandbox they reach only `exec_hosts` ("*.example.org" for all
-    subdomains). Commands get the variables `exec_env`, and can reveal them. With `limits`, commands
-    that together exceed these are ended; a sandbox has its own limits for each process.
+    subdomains) and, in the owner's conversations, the local services `exec_local`
+    ("127.0.0.1:5432"), never `own_services`. Commands get the variables `exec_env`, and can reveal
+    them. With `limits`, commands that together exceed these are ended; a sandbox has its own limits
+    for each process.
     `temporary_folder` contains the /tmp of each conversation's commands; without it they last as
     long as the agent. `full_access` is set by `with_full_access`.
     """
@@ -37,6 +40,8 @@ class ToolSettings:
     fixed_files: tuple[Path, ...] = ()
     sandbox: Sandbox | None = None
     exec_hosts: tuple[str, ...] = ()
+    exec_local: tuple[str, ...] = ()
+    own_services: OwnServices = field(default_factory=OwnServices)
     exec_env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits | None = None
     temporary_folder: Path | None = None

@@ -375,8 +375,8 @@ async def _serve_control(app: Container, home: DataDir) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _serve_clients(app: Container, settings: Settings, home: DataDir) -> AsyncIterator[None]:
     """Serve clients, editors and browsers."""
+    from gateway.runtime.local_access import published_access
     from gateway.server.listener import options_of, serve
-    from gateway.server.local_access import published_access
     from gateway.server.tokens import TokenFile
 
     tokens = TokenFile(home.tokens)

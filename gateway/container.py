@@ -37,6 +37,7 @@ from gateway.ops.audit.relay import AuditRelay
 from gateway.ops.config_reload import ConfigReloader, WatchedConfig
 from gateway.ops.wiring import wire_audit_relay, wire_operations
 from gateway.resources import Resources, Timing
+from gateway.runtime.sandbox import reachable_hosts
 from gateway.scheduler.service import JobService
 from gateway.scheduler.timer import JobTimer
 from gateway.scheduler.wiring import wire_scheduler
@@ -210,7 +211,7 @@ def build_container(
         supervisor=supervisor,
         started_at=time.monotonic(),
         sandbox=security.sandbox,
-        exec_hosts=settings.security.exec_hosts if permissions.confined else (),
+        exec_hosts=reachable_hosts(settings) if permissions.confined else (),
         language_servers=lambda: agent.code.status() if agent.code is not None else (),
     )
     command_services = CommandServices(

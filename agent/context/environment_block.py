@@ -46,6 +46,7 @@ def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
         return load_prompt("environment/no_commands")
     if sandbox is None or not sandbox.confines:
         return load_prompt("environment/no_sandbox")
+    reachable = (*tools.exec_hosts, *tools.exec_local)
     git = _GIT_TEXTS.get(sandbox.name) if is_project else None
     return render_prompt(
         "environment/sandbox",
@@ -53,7 +54,7 @@ def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
         root=root,
         readable="".join(f", `{path}`" for path in getattr(sandbox, "readable_folders", ())),
         git="" if git is None else " " + load_prompt(f"environment/{git}"),
-        network=f"only {', '.join(tools.exec_hosts)}" if tools.exec_hosts else "none",
+        network=f"only {', '.join(reachable)}" if reachable else "none",
     )
 
 

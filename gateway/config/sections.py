@@ -30,6 +30,7 @@ from gateway.config.value_types import (
     Hours,
     Language,
     ListenText,
+    LocalServiceText,
     Names,
     Number,
     Pattern,
@@ -455,6 +456,14 @@ class SecuritySection(Section):
             "hosts that sandboxed commands may reach, such as `example.org` or `*.example.org`; "
             "http and https only",
             see="sandbox.md#hosts-that-commands-may-reach",
+        ),
+    ] = ()
+    exec_local: Annotated[
+        tuple[LocalServiceText, ...],
+        Field(max_length=32),
+        Setting(
+            "services of this machine that sandboxed commands may reach, such as `127.0.0.1:5432`",
+            see="local-services.md",
         ),
     ] = ()
     exec_env: Annotated[

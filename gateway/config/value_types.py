@@ -276,6 +276,15 @@ def _host(text: str) -> str:
         raise ValueError("a name such as example.org, or *.example.org for all below it") from exc
 
 
+def _local_service(text: str) -> str:
+    from agent.security.local_services import LocalService
+
+    try:
+        return str(LocalService.parse(text))
+    except ValueError as exc:
+        raise ValueError("a service of this machine, such as 127.0.0.1:5432") from exc
+
+
 def _any_host(text: str) -> str:
     return text if text == "*" else _host(text)
 
@@ -285,5 +294,7 @@ Folder = Annotated[str, AfterValidator(_folder)]
 FilePath = Annotated[str, AfterValidator(_file)]
 
 HostName = Annotated[str, AfterValidator(_host)]
+
+LocalServiceText = Annotated[str, AfterValidator(_local_service)]
 
 AnyHostName = Annotated[str, AfterValidator(_any_host)]

@@ -47,8 +47,8 @@ _SERVER_STATES = {
 @frozen
 class RuntimeStatus:
     """Facts about the process. `started_at` is monotonic time in seconds, `sandbox` the sandbox of
-    commands, `exec_hosts` the hosts that they may reach; `language_servers` lists the servers that
-    were used."""
+    commands, `exec_hosts` the hosts and local services that they may reach; `language_servers`
+    lists the servers that were used."""
 
     models: Callable[[], ModelPool]
     workspace: Path

@@ -1,12 +1,18 @@
 """Sandbox of commands as configured."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from agent.errors import KoreError
+from agent.security.local_services import OwnServices
 from agent.security.sandbox.base import Limits
 from agent.security.sandbox.environment import Toolchains, find_toolchains
 from agent.security.sandbox.selector import SandboxChoice, SandboxOptions, select_sandbox
 from gateway.config import Settings
+from gateway.runtime.local_access import read_access
 from gateway.runtime.paths import DataDir
 
 _MB = 1_000_000
@@ -29,6 +35,26 @@ def command_limits(settings: Settings) -> Limits:
 def off_limits(settings: Settings, home: DataDir) -> tuple[Path, ...]:
     """Return the files and folders that no tool may open: those with secrets of Kore."""
     return (*home.protected_paths, *settings.private_files, *settings.store.local_paths)
+
+
+def reachable_hosts(settings: Settings) -> tuple[str, ...]:
+    """Return the hosts and local services that commands in a sandbox may reach."""
+    return (*settings.security.exec_hosts, *settings.security.exec_local)
+
+
+def own_services(settings: Settings, home: DataDir) -> OwnServices:
+    """Return the services of Kore, which no command may reach."""
+    listen = (settings.server.listen or "").rpartition(":")[2]
+    ports = (settings.http.port, int(listen) if listen.isdecimal() else 0)
+    return OwnServices(tuple(filter(None, ports)), lambda: _server_port(home))
+
+
+def _server_port(home: DataDir) -> Iterator[int]:
+    """Yield the port of the server that another process of Kore runs."""
+    with suppress(KoreError):
+        access = read_access(home.server_access)
+        port = urlsplit(access.web).port if access is not None else None
+        yield from [] if port is None else [port]
 
 
 def fixed_files(settings: Settings) -> tuple[Path, ...]:

@@ -24,11 +24,11 @@ from gateway.control.request_logger import RequestLogger
 from gateway.control.service import Service
 from gateway.control.unix_listener import UnixListener
 from gateway.core.tasks import task_scope
+from gateway.runtime.local_access import ServerAccess
 from gateway.server.acceptor import ConnectionAcceptor
 from gateway.server.application import build_application
 from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.host_names import HostNames, is_loopback, with_port
-from gateway.server.local_access import ServerAccess
 from gateway.server.tokens import TokenFile
 
 log = logging.getLogger(__name__)

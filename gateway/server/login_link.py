@@ -4,8 +4,8 @@ from pathlib import Path
 
 import aiohttp
 
+from gateway.runtime.local_access import ServerAccess
 from gateway.runtime.paths import socket_address
-from gateway.server.local_access import ServerAccess
 
 _TIMEOUT_S = 5.0
 

@@ -1,4 +1,4 @@
-"""Kore's own proxy to named hosts, the only way out of a sandbox."""
+"""Kore's own proxy to named hosts and local services, the only way out of a sandbox."""
 
 import asyncio
 import secrets
@@ -7,23 +7,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
+from agent.security.local_services import LocalService
 from agent.security.network.proxy_connection import (
     EgressGrant,
     ProxyConnection,
     ProxySession,
     Record,
 )
+from agent.security.sandbox.netns_listener import PROXY
 
 TOKEN_BYTES = 32
 BACKLOG = 128
+# The kernel passes at most so many descriptors at once.
+_MAX_LISTENERS = 253
 # They mean the command's own network, unless a person has granted the host's by its name.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class EgressProxy:
-    """Proxy for one command with one listener.
+    """Proxy for one command.
 
-    Use `channel` for a sandbox that hands over its own listener, or `listener`. `session` has the
+    Use `channel` for a sandbox that hands over its own listeners, or `listener`. `session` has the
     results. Nothing is left of the proxy when the block of `open` ends.
     """
 
@@ -33,7 +37,7 @@ class EgressProxy:
         self._password = ""
         self._sockets: list[socket.socket] = []
         self._loop = asyncio.get_running_loop()
-        self._listener = self._loop.create_future()
+        self._listeners: asyncio.Queue[tuple[socket.socket, LocalService | None]] = asyncio.Queue()
 
     @classmethod
     @asynccontextmanager
@@ -50,15 +54,23 @@ class EgressProxy:
                 proxy._loop.remove_reader(each)
                 each.close()
 
-    def channel(self) -> tuple[int, str, tuple[str, ...]]:
-        """Open a Unix socket to inherit, over which the sandbox sends its listener.
+    @property
+    def has_hosts(self) -> bool:
+        return bool(self.session.grant.hosts)
 
-        Returns the socket, the password for the listener, and the names of the command's own
-        network, which programs reach without the proxy; the caller closes the socket. The socket
-        has no name, and the listener is in another network namespace: only programs of the same
-        conversation can connect, and of these only the command knows the password.
+    @property
+    def services(self) -> tuple[LocalService, ...]:
+        return self.session.grant.services
+
+    def channel(self) -> tuple[int, str, tuple[str, ...]]:
+        """Open a Unix socket to inherit, over which the sandbox sends its listeners.
+
+        Returns the socket, the password for the proxy ('' without hosts), and the names of the
+        command's own network, which programs reach without the proxy; the caller closes the socket.
+        The socket has no name, and the listeners are in another network namespace: only programs of
+        the same conversation can connect, and of these only the command knows the password.
         """
-        self._password = secrets.token_urlsafe(TOKEN_BYTES)
+        self._password = secrets.token_urlsafe(TOKEN_BYTES) if self.has_hosts else ""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self._sockets.append(ours)
@@ -76,25 +88,30 @@ class EgressProxy:
     def _receive(self, channel: socket.socket) -> None:
         self._loop.remove_reader(channel)
         with suppress(OSError):
-            _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
-            if descriptors:
-                self._use(socket.socket(fileno=descriptors[0]))
+            places, descriptors, _, _ = socket.recv_fds(channel, _MAX_LISTENERS, _MAX_LISTENERS)
+            for place, descriptor in zip(places, descriptors, strict=True):
+                service = None if place == PROXY else self.services[place - 1]
+                self._use(socket.socket(fileno=descriptor), service)
 
-    def _use(self, listener: socket.socket) -> None:
+    def _use(self, listener: socket.socket, service: LocalService | None = None) -> None:
         listener.setblocking(False)
         self._sockets.append(listener)
-        if not self._listener.done():
-            self._listener.set_result(listener)
+        self._listeners.put_nowait((listener, service))
 
     async def _serve(self) -> None:
-        listener: socket.socket = await self._listener
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._accept(*await self._listeners.get()))
+
+    async def _accept(self, listener: socket.socket, service: LocalService | None) -> None:
+        """Serve the connections to a listener: to a service, or to the proxy."""
         bounds = self.session.grant.limits
         free = asyncio.Semaphore(bounds.max_concurrent)
         async with asyncio.TaskGroup() as group:
             for _ in range(bounds.max_connections):
                 await free.acquire()
                 accepted, _ = await self._loop.sock_accept(listener)
-                task = group.create_task(self._attend(accepted))
+                task = group.create_task(self._attend(accepted, service))
                 task.add_done_callback(partial(self._release, accepted, free))
             # The kernel refuses new connections from now on.
             self._sockets.remove(listener)
@@ -104,12 +121,16 @@ class EgressProxy:
         accepted.close()  # otherwise leaked by a task that was cancelled before it began
         free.release()
 
-    async def _attend(self, accepted: socket.socket) -> None:
+    async def _attend(self, accepted: socket.socket, service: LocalService | None) -> None:
         limit = self.session.grant.limits.head_bytes
         reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
         # Drained data has really been sent, so that closing never waits for it.
         writer.transport.set_write_buffer_limits(0)
+        connection = ProxyConnection(self.session, reader, writer)
         try:
-            await ProxyConnection(self.session, reader, writer).serve(self._token, self._password)
+            if service is None:
+                await connection.serve(self._token, self._password)
+            else:
+                await connection.serve_service(service)
         finally:
             writer.transport.abort()

@@ -17,8 +17,11 @@ from urllib.parse import urlsplit
 
 from agent.errors import KoreError, ToolError
 from agent.records import frozen
+from agent.security.local_services import LocalService, OwnServices
+from agent.security.network.service_connection import Streams, open_service, relay, reset
 from agent.security.network.urls import Allow, host_name, is_public, resolve_public
 from agent.security.policy.roles import in_hosts
+from agent.security.sandbox.landlock.connect_broker import PASSED_ON
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +152,6 @@ def _authority(text: str, default: int | None) -> ProxyRequest:
 PORTS = (80, 443)
 _ADDRESSES = 4
 _CHUNK_BYTES = 65_536
-_PASSED_ON = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 @frozen
@@ -173,12 +175,17 @@ class ProxyLimits:
 
 @frozen
 class EgressGrant:
-    """The hosts (`*.example.org` for all below one) and ports to reach; `allow` is for tests."""
+    """The hosts (`*.example.org` for all below one) and ports to reach; `allow` is for tests.
+
+    `services` are the local services to reach, none of which may be one of Kore's `own`.
+    """
 
     hosts: tuple[str, ...]
     ports: tuple[int, ...] = PORTS
     allow: Allow = is_public
     limits: ProxyLimits = field(default_factory=ProxyLimits)
+    services: tuple[LocalService, ...] = ()
+    own: OwnServices = field(default_factory=OwnServices)
 
 
 # "host:port", whether it will be reached, and the reason. A `KoreError` prevents the connection.
@@ -222,14 +229,62 @@ class ProxyConnection:
                 await self._say(407, "this proxy belongs to another command")
                 return
             where = str(request)
+            if (service := self._find_service(request)) is not None:
+                await self._pass_to_service(request, service)
+                return
             addresses = await self._check_target(request)
-            await self._record(where)
+            await self._record(where, f"{where} is one of the hosts (exec-hosts)")
             async with self._open_target(request, addresses) as (reader, writer):
                 await self._pass_on(request, reader, writer)
         except ProxyRefusal as exc:
             await self._refuse(where, exc)
         except (OSError, asyncio.IncompleteReadError):
             return  # its program or its peer has gone, or was silent
+
+    async def serve_service(self, service: LocalService) -> None:
+        """Connect the program with a service until both sides close the connection."""
+        try:
+            async with self._open_service(service) as streams:
+                await relay((self._reader, self._writer), streams)
+        except ProxyRefusal as exc:
+            await self._record_refusal(str(service), exc)
+            reset(self._writer)
+        except ConnectionError as exc:
+            self._usage.reason_by_refused_host[str(service)] = str(exc)
+            reset(self._writer)
+
+    async def _pass_to_service(self, request: ProxyRequest, service: LocalService) -> None:
+        """Pass on a request to a service. Raises `ProxyRefusal`."""
+        try:
+            async with self._open_service(service) as streams:
+                if request.head is not None:
+                    await self._pass_on(request, *streams)
+                    return
+                await self._send(self._writer, PASSED_ON)
+                await relay((self._reader, self._writer), streams)
+        except ConnectionError as exc:
+            self._usage.reason_by_refused_host[str(service)] = str(exc)
+            await self._say(502, str(exc))
+
+    def _find_service(self, request: ProxyRequest) -> LocalService | None:
+        with suppress(ValueError):
+            service = LocalService.parse(str(request))
+            return service if service in self._grant.services else None
+        return None
+
+    @asynccontextmanager
+    async def _open_service(self, service: LocalService) -> AsyncIterator[Streams]:
+        """Connect to a service, and record it before any data is passed on.
+
+        Raises `ProxyRefusal` for a service of Kore and without a record, `ConnectionError` if
+        nothing answers.
+        """
+        objection = await asyncio.to_thread(self._grant.own.objection, service)
+        if objection is not None:
+            raise ProxyRefusal(403, objection)
+        async with open_service(service) as streams:
+            await self._record(str(service), f"{service} is one of the services (exec-local)")
+            yield streams
 
     async def _read_request(self, token: bytes, password: str) -> ProxyRequest | None:
         """Return the request; None without the password, as a program may ask without it first."""
@@ -265,9 +320,9 @@ class ProxyConnection:
         except ToolError as exc:
             raise ProxyRefusal(403, str(exc)) from exc
 
-    async def _record(self, where: str) -> None:
+    async def _record(self, where: str, reason: str) -> None:
         try:
-            await self._usage.record(where, True, f"{where} is one of the hosts (exec-hosts)")
+            await self._usage.record(where, True, reason)
         except KoreError as exc:
             raise ProxyRefusal(503, "the connection could not be recorded") from exc
         self._usage.reached_hosts.add(where)
@@ -301,7 +356,7 @@ class ProxyConnection:
     ) -> None:
         self._note_activity()
         if request.head is None:
-            await self._send(self._writer, _PASSED_ON)
+            await self._send(self._writer, PASSED_ON)
         else:
             await self._send(writer, request.head)
         try:
@@ -357,6 +412,11 @@ class ProxyConnection:
             await writer.drain()
 
     async def _refuse(self, where: str, refusal: ProxyRefusal) -> None:
+        await self._record_refusal(where, refusal)
+        with suppress(OSError):
+            await self._say(refusal.status, str(refusal))
+
+    async def _record_refusal(self, where: str, refusal: ProxyRefusal) -> None:
         usage = self._usage
         usage.refusal_count += 1
         usage.reason_by_refused_host[where] = str(refusal)
@@ -366,8 +426,6 @@ class ProxyConnection:
             await usage.record(where, False, f"{refusal} (exec-hosts){more}")
         except KoreError as exc:
             log.error("%s was refused, and the audit log could not be written: %s", where, exc)
-        with suppress(OSError):
-            await self._say(refusal.status, str(refusal))
 
     async def _say(self, status: int, reason: str) -> None:
         """Send a status with the reason in the first line, because many programs show only that."""

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from agent.approvals import Answer, ApprovalRequest
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
+from agent.security.local_services import split_services
 from agent.security.policy.base import (
     BLOCKED_COMMANDS,
     CONFINABLE_COMMANDS,
@@ -157,6 +158,18 @@ def _ask_outside(decisions: list[Decision], why: str) -> Decision:
     return Decision("ask", "\n".join([*reasons, leaving]), "ask-outside-sandbox")
 
 
+def _ask_network(names: tuple[str, ...]) -> Decision:
+    """Say what access to these hosts and local services means."""
+    hosts, services = split_services(names)
+    reasons = [load_prompt("policy/ask_network")] if hosts else []
+    engines = [service for service in services if service.is_engine]
+    for prompt, group in (("ask_local_service", services), ("ask_engine", engines)):
+        if group:
+            listed = ", ".join(map(str, group))
+            reasons.append(render_prompt(f"policy/{prompt}", services=listed))
+    return Decision("ask", "\n".join(reasons), "ask-network")
+
+
 def _ask(rule: str) -> Decision:
     return Decision("ask", load_prompt(f"policy/ask_{rule}"), f"ask-{rule.replace('_', '-')}")
 
@@ -223,7 +236,7 @@ class RolePolicy:
         if request.network and principal.mode == "plan":
             mode = _deny("plan-command")
         elif request.network:
-            decisions.append(_ask("network"))
+            decisions.append(_ask_network(request.network))
         if mode.rule == "ask-delete" and request.deletion is not None:
             mode = Decision("ask", _deletion_reason(request.deletion), mode.rule)
         if mode.rule == "ask-unclear":

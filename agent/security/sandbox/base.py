@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, open_folder
+from agent.security.local_services import LocalService
 from agent.security.sandbox.command_report import ReportPipe
 from agent.security.sandbox.git_defaults import GitDefaults
 
@@ -38,11 +39,17 @@ class Limits:
 class EgressChannel(Protocol):
     """Kore's proxy for one command. A sandbox calls one of the two methods, once.
 
-    `channel` returns a Unix socket to inherit, over which a listener in the command's network is
+    `channel` returns a Unix socket to inherit, over which listeners in the command's network are
     passed to Kore, the password required in each request, and the names to reach without the proxy;
-    the caller closes the socket. `listener` returns a port of 127.0.0.1 on the host, and the token
-    that each connection must start with.
+    the caller closes the socket. Without `has_hosts` there is no password, and the proxy needs no
+    listener; each of the `services` needs one. `listener` returns a port of 127.0.0.1 on the host,
+    and the token that each connection must start with.
     """
+
+    @property
+    def has_hosts(self) -> bool: ...
+    @property
+    def services(self) -> tuple[LocalService, ...]: ...
 
     def channel(self) -> tuple[int, str, tuple[str, ...]]: ...
     def listener(self) -> tuple[int, bytes]: ...
@@ -102,6 +109,11 @@ class SandboxCommand:
     identity: FolderIdentity | None = None
     git_defaults: GitDefaults = field(default_factory=GitDefaults)
     report: ReportPipe | None = None
+
+    @property
+    def reaches_hosts(self) -> bool:
+        """True if it may reach hosts, not only local services."""
+        return self.egress is not None and self.egress.has_hosts
 
     @contextmanager
     def open_workspace(self) -> Iterator[int]:

@@ -199,8 +199,9 @@ class Bubblewrap:
         start = ["setsid", shell, "-c", job.command]
         if job.egress is not None:
             channel, password, direct_names = job.egress.channel()
-            words = [str(setup.own(channel)), password, ",".join(direct_names), shell, job.command]
-            start = ["setsid", *self._listener_command(), *words]
+            services = " ".join(map(str, job.egress.services))
+            words = [str(setup.own(channel)), password, ",".join(direct_names), services]
+            start = ["setsid", *self._listener_command(), *words, shell, job.command]
         if job.report is not None and is_bash(shell):
             start = job.report.wrapped(start, shell)
         return start

@@ -170,7 +170,7 @@ class Toolchains:
 
     def variables_of(self, job: SandboxCommand) -> dict[str, str]:
         """Return the variables for a command."""
-        offline = self.cache_variables if job.egress is None else {}
+        offline = {} if job.reaches_hosts else self.cache_variables
         return {**self.variables, **offline}
 
     def without_caches(self) -> "Toolchains":

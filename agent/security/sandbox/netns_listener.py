@@ -1,29 +1,74 @@
-"""First program in a sandbox with network access: passes a listener in its network to Kore.
+"""First program in a sandbox with network access: passes listeners in its network to Kore.
 
-It sets the proxy variables, with a password unknown to other commands in the same network. The text
-of this module runs as `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SHELL COMMAND` in the
-sandbox, and is then replaced by the command.
+One listens for requests to the proxy, if there is a password; the program sets the proxy variables,
+with the password, which other commands in the same network do not know. The others listen at the
+addresses of local services. The text of this module runs as
+`python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SERVICES SHELL COMMAND` in the sandbox, and is then
+replaced by the command. SERVICES are addresses such as `127.0.0.1:5432 [::1]:8000`.
 """
 
 import _socket
 import os
 import sys
 
+PROXY = 0
+
 
 def main() -> None:
-    channel = _socket.socket(fileno=int(sys.argv[1]))
-    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(128)
-    descriptor = listener.fileno().to_bytes(4, sys.byteorder)
-    channel.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor)])
+    number, password, direct_names, services, shell, command = sys.argv[1:]
+    channel = _socket.socket(fileno=int(number))
+    listeners = _service_listeners(services.split())
+    if password:
+        proxy = _listen("127.0.0.1", 0)
+        address = f"http://kore:{password}@127.0.0.1:{proxy.getsockname()[1]}"
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            os.environ[name] = os.environ[name.upper()] = address
+        os.environ["no_proxy"] = os.environ["NO_PROXY"] = direct_names
+        listeners.append((PROXY, proxy))
+    if listeners:
+        descriptors = b"".join(
+            listener.fileno().to_bytes(4, sys.byteorder) for _, listener in listeners
+        )
+        places = bytes(place for place, _ in listeners)
+        channel.sendmsg([places], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)])
+    for _, listener in listeners:
+        listener.close()
     channel.close()
-    address = f"http://kore:{sys.argv[2]}@127.0.0.1:{listener.getsockname()[1]}"
-    listener.close()
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        os.environ[name] = os.environ[name.upper()] = address
-    os.environ["no_proxy"] = os.environ["NO_PROXY"] = sys.argv[3]
-    os.execv(sys.argv[4], [sys.argv[4], "-c", sys.argv[5]])  # noqa: S606 - it is a shell
+    os.execv(shell, [shell, "-c", command])  # noqa: S606 - it is a shell
+
+
+def _service_listeners(services: list[str]) -> list[tuple[int, _socket.socket]]:
+    """Return listeners with the number of their service, beginning with 1.
+
+    A service at 127.0.0.1 is reached at ::1 too, because `localhost` means both. An address that
+    another command in this network uses is left out.
+    """
+    addresses = [service.rpartition(":")[::2] for service in services]
+    exact = [(place, host.strip("[]"), port) for place, (host, port) in enumerate(addresses, 1)]
+    further = [(place, "::1", port) for place, host, port in exact if host == "127.0.0.1"]
+    listeners = []
+    for place, host, port in exact + further:
+        try:
+            listeners.append((place, _listen(host, int(port))))
+        except OSError:
+            continue
+    return listeners
+
+
+def _listen(host: str, port: int) -> _socket.socket:
+    family = _socket.AF_INET6 if ":" in host else _socket.AF_INET
+    listener = _socket.socket(family, _socket.SOCK_STREAM)
+    # Connections of an earlier command may still occupy the port for a minute.
+    listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    if ":" in host:
+        listener.setsockopt(_socket.IPPROTO_IPV6, _socket.IPV6_V6ONLY, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files.instruction_files import is_instruction_file, is_planted
+from agent.security.local_services import split_services
 from agent.security.policy.base import Decision, ToolRequest
 from agent.types import Message, Taint, Text
 
@@ -190,7 +191,7 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
     is_planted_file = any(is_planted(str(path), root) for path in touched)
     if is_planted_file or (request.purpose == "timetable" and _plants(request)):
         return Decision("ask", load_prompt("policy/taint_schedule"), "taint-schedule")
-    hosts = request.hosts or (("anywhere",) if silent else ())
+    hosts = _ways_out(request.hosts) or (("anywhere",) if silent else ())
     if not hosts or (request.sends is not None and request.quoted):
         return None
     # A command with network access can fetch the private part itself.
@@ -198,6 +199,13 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
         return None
     reason = render_prompt("policy/taint_way_out", hosts=", ".join(hosts))
     return Decision("ask", reason, "taint-way-out")
+
+
+def _ways_out(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where data would leave this machine: not to a local service, unless it controls
+    containers."""
+    hosts, services = split_services(names)
+    return (*hosts, *(str(service) for service in services if service.is_engine))
 
 
 def _plants(request: ToolRequest) -> bool:

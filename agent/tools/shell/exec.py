@@ -13,6 +13,13 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
+from agent.security.local_services import (
+    LocalService,
+    OwnServices,
+    mentioned_services,
+    names_service,
+    split_services,
+)
 from agent.security.network.urls import host_name
 from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_hosts
@@ -39,30 +46,53 @@ from agent.undo.recorder import Recorder
 _MAX_HOSTS = 8
 
 
-def wanted_hosts(words: Sequence[str], limit: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the names in their canonical form; `limit` is the role's.
+def wanted_hosts(
+    words: Sequence[str], limit: tuple[str, ...] | None, own: OwnServices
+) -> tuple[str, ...]:
+    """Return the hosts and local services in their canonical form.
 
-    Raises `ToolError`.
+    `limit` is the role's; no service may be one of Kore's `own`. Raises `ToolError`.
     """
     if len(words) > _MAX_HOSTS:
         raise ToolError(f"network lists {len(words)} hosts; the limit is {_MAX_HOSTS}.")
     hosts = []
     for word in words:
-        try:
-            host = host_name(word)
-        except (ValueError, UnicodeError) as exc:
-            raise ToolError(
-                f"network takes host names such as example.org, found {word[:60]!r}."
-            ) from exc
-        if host.startswith("*"):
-            # `*.com` is nearly everything; only settings name machines by a pattern.
-            raise ToolError(f"network takes full host names: list each host of {host}.")
-        if _is_own(host):
-            raise ToolError(f"{host} is the command's own network; leave it out of network.")
+        host = _service(word, own) if names_service(word) else _host(word)
         if limit is not None and not in_hosts(host, limit):
             raise ToolError(f"The role does not let commands reach {host}.")
         hosts.append(host)
     return tuple(dict.fromkeys(hosts))
+
+
+def _service(word: str, own: OwnServices) -> str:
+    """Return a local service in its canonical form. Raises `ToolError`."""
+    try:
+        service = LocalService.parse(word)
+    except ValueError as exc:
+        raise ToolError(f"network: {exc}") from exc
+    if (objection := own.objection(service)) is not None:
+        raise ToolError(objection)
+    return str(service)
+
+
+def _host(word: str) -> str:
+    """Return a host in its canonical form. Raises `ToolError`."""
+    try:
+        host = host_name(word)
+    except (ValueError, UnicodeError) as exc:
+        raise ToolError(
+            "network takes host names such as example.org and services of this machine such as"
+            f" 127.0.0.1:5432, found {word[:60]!r}."
+        ) from exc
+    if host.startswith("*"):
+        # `*.com` is nearly everything; only settings name machines by a pattern.
+        raise ToolError(f"network takes full host names: list each host of {host}.")
+    if _is_own(host):
+        raise ToolError(
+            f"{host} is the command's own network; leave it out of network, or add the port of a"
+            " service of this machine, as in 127.0.0.1:5432."
+        )
+    return host
 
 
 def _is_own(host: str) -> bool:
@@ -133,6 +163,9 @@ class Exec:
             parts.append(load_prompt("tools/exec_outside"))
             if hosts := self._settings.exec_hosts:
                 parts.append(render_prompt("tools/exec_hosts", hosts=", ".join(hosts)))
+            if services := split_services(self._settings.exec_local)[1]:
+                names = ", ".join(map(str, services))
+                parts.append(render_prompt("tools/exec_local", services=names))
         return " ".join(parts)
 
     def stands_for(self, call: ToolCall) -> ToolCall:
@@ -261,12 +294,22 @@ class Exec:
             line.folder,
             self._commands.readable(line),
             report=ended.facts,
+            services=self._unreached_services(line, text),
             read_only=line.read_only,
-            has_hosts=bool(self._commands.hosts(line)),
+            has_hosts=self._commands.reaches_hosts(line),
             denies=self._commands.sandbox_name == "landlock",
             may_write=line.call.may_write,
         )
         return refusal_remark(text, end, may_leave=line.call.owner)
+
+    def _unreached_services(self, line: CommandLine, text: str) -> Sequence[str]:
+        """Return the services of this machine that the command names and cannot reach."""
+        own, reachable = self._settings.own_services, self._commands.hosts(line)
+        return [
+            str(service)
+            for service in mentioned_services(f"{line.command}\n{text}")
+            if str(service) not in reachable and own.objection(service) is None
+        ]
 
     def _deletion(self, line: CommandLine) -> Deletion | None:
         """Return known deletions of a command, or possible ones if unprotected. May block."""
@@ -364,7 +407,7 @@ class Exec:
             raise ToolError(
                 "network cannot be combined with background: run it without background."
             )
-        return wanted_hosts(words, call.hosts)
+        return wanted_hosts(words, call.hosts, self._settings.own_services)
 
     def _outside_reason(self, args: Mapping[str, Any], call: CallContext) -> str | None:
         """Return the reason to run the command outside of the sandbox.

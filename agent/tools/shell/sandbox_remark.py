@@ -44,9 +44,9 @@ class CommandEnd:
     """End of a command and the access that it had.
 
     `code` is None after a timeout. `readable` are the files and folders that it could read and run
-    from. `read_only`: its workspace was read-only; `has_hosts`: it may reach some hosts; `denies`:
-    the sandbox answers writes with "Permission denied"; `may_write`: the policy lets commands
-    change files.
+    from. `services` are local services that it names and could not reach. `read_only`: its
+    workspace was read-only; `has_hosts`: it may reach some hosts; `denies`: the sandbox answers
+    writes with "Permission denied"; `may_write`: the policy lets commands change files.
     """
 
     code: int | None
@@ -54,6 +54,7 @@ class CommandEnd:
     folder: Path
     readable: Sequence[Path]
     report: CommandReport = field(default_factory=CommandReport)
+    services: Sequence[str] = ()
     read_only: bool = False
     has_hosts: bool = False
     denies: bool = False
@@ -74,19 +75,29 @@ def refusal_remark(output: str, end: CommandEnd, *, may_leave: bool) -> str:
     if is_frozen and end.has_failed and (_READ_ONLY.search(output) or _DENIED.search(output)):
         return load_prompt(f"sandbox/{'read_only' if end.may_write else 'frozen'}") + "\n"
     return "".join(
-        f"[{remark} {load_prompt(way_on)}]\n" if may_leave and way_on else f"[{remark}]\n"
+        f"[{remark} {way_on}]\n" if may_leave and way_on else f"[{remark}]\n"
         for remark, way_on in (*_network_remarks(output, end), *_file_remarks(output, end))
     )
 
 
 def _network_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
-    """Yield remarks, each with the prompt that names the way on."""
+    """Yield remarks, each with a sentence that names the way on."""
     attempts = end.report.attempts
+    # Under Landlock, no kind of socket can be opened.
+    refusal = _NOT_PERMITTED if end.denies else _REFUSED
+    has_attempt = attempts is None or attempts.refused > 0
+    if end.has_failed and end.services and has_attempt and refusal.search(output):
+        services = " ".join(end.services)
+        yield (
+            load_prompt("sandbox/own_network"),
+            render_prompt("sandbox/ask_service", services=services),
+        )
+        return
     if attempts is None:
         # Under Landlock, no kind of socket can be opened.
         is_refused = end.denies and _is_refused_socket(output) and not _DOCKER.search(output)
         if end.has_failed and not end.has_hosts and (is_refused or _UNREACHED.search(output)):
-            yield load_prompt("sandbox/offline"), "sandbox/ask_network"
+            yield load_prompt("sandbox/offline"), load_prompt("sandbox/ask_network")
         return
     # Programs that only want to know their own address also cause packets without a route.
     if attempts.lookups or (end.has_failed and attempts.unreachable):
@@ -95,9 +106,9 @@ def _network_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
         else:
             # Servers look up their own name and succeed all the same.
             name = "offline" if end.has_failed else "lookup"
-            yield load_prompt(f"sandbox/{name}"), "sandbox/ask_network"
+            yield load_prompt(f"sandbox/{name}"), load_prompt("sandbox/ask_network")
     elif end.has_failed and attempts.refused and _REFUSED.search(output):
-        yield load_prompt("sandbox/own_network"), "sandbox/leave"
+        yield load_prompt("sandbox/own_network"), load_prompt("sandbox/leave")
 
 
 def _file_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
@@ -105,19 +116,19 @@ def _file_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
     if not end.has_failed:
         refused = _READ_ONLY_LINE.search(output) or (end.denies and _DENIED_LINE.search(output))
         if refused and not end.read_only:
-            yield load_prompt("sandbox/unwritable"), "sandbox/leave"
+            yield load_prompt("sandbox/unwritable"), load_prompt("sandbox/leave")
     elif hidden := _hidden_program(end):
-        yield render_prompt("sandbox/no_program", program=str(hidden)), "sandbox/leave"
+        yield render_prompt("sandbox/no_program", program=str(hidden)), load_prompt("sandbox/leave")
     elif _DOCKER.search(output) or (not end.denies and _is_refused_socket(output)):
-        yield load_prompt("sandbox/unix_socket"), "sandbox/leave"
+        yield load_prompt("sandbox/unix_socket"), load_prompt("sandbox/leave")
     elif (
         _READ_ONLY.search(output)
         or _GIT_CONFIGURATION.search(output)
         or (end.denies and _DENIED.search(output))
     ):
-        yield load_prompt("sandbox/unwritable"), "sandbox/leave"
+        yield load_prompt("sandbox/unwritable"), load_prompt("sandbox/leave")
     elif program := _outside_program(output):
-        yield render_prompt("sandbox/no_program", program=program), "sandbox/leave"
+        yield render_prompt("sandbox/no_program", program=program), load_prompt("sandbox/leave")
 
 
 def _is_refused_socket(output: str) -> bool:

@@ -16,11 +16,12 @@ from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
 from agent.security.files.folder_identity import is_in_place
 from agent.security.files.quarantine import CreatedFiles
+from agent.security.local_services import split_services
 from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.proxy_connection import EgressGrant
 from agent.security.network.urls import shared_hosts
 from agent.security.policy.call_effects import possible_folders
-from agent.security.policy.roles import in_hosts
+from agent.security.policy.roles import ANY, in_hosts
 from agent.security.sandbox.base import (
     KeepsHome,
     Sandbox,
@@ -422,13 +423,18 @@ class SandboxedCommands:
     def hosts(self, line: CommandLine) -> tuple[str, ...]:
         """Return the hosts that it may reach: any without a sandbox.
 
-        In a sandbox, a background command and a read-only command reach none.
+        Local services count as hosts. In a sandbox, a background command and a read-only command
+        reach none.
         """
         if not self.holds(line):
             return ("anywhere",)
         if line.background or line.read_only:
             return ()
         return tuple(dict.fromkeys([*self._settled_hosts(line), *line.network]))
+
+    def reaches_hosts(self, line: CommandLine) -> bool:
+        """Return whether it may reach more than local services."""
+        return bool(split_services(self.hosts(line))[0])
 
     def unsettled_hosts(self, line: CommandLine) -> tuple[str, ...]:
         """Return the hosts of its `network` that the settings do not allow anyway."""
@@ -438,11 +444,23 @@ class SandboxedCommands:
         return tuple(host for host in line.network if not in_hosts(host, settled))
 
     def _settled_hosts(self, line: CommandLine) -> tuple[str, ...]:
-        """Return the hosts that the settings and the policy let every command reach."""
-        if not self._settings.exec_hosts:
-            return ()
-        role = ("*",) if line.call.hosts is None else line.call.hosts
-        return shared_hosts(self._settings.exec_hosts, role)
+        """Return the hosts and local services that the settings and the policy let every command
+        reach."""
+        settings, role = self._settings, line.call.hosts
+        hosts = shared_hosts(settings.exec_hosts, ("*",) if role is None else role)
+        return (*hosts, *self._settled_services(line))
+
+    def _settled_services(self, line: CommandLine) -> tuple[str, ...]:
+        """Return the local services of the settings that every command may reach.
+
+        They are the owner's, so that in other conversations a role must name them.
+        """
+        services = map(str, split_services(self._settings.exec_local)[1])
+        role = line.call.hosts
+        if line.call.owner:
+            return tuple(name for name in services if role is None or in_hosts(name, role))
+        role_hosts = tuple(name for name in role or () if name != ANY)
+        return tuple(name for name in services if in_hosts(name, role_hosts))
 
     def taint(self, line: CommandLine) -> frozenset[Taint]:
         """Return the taint of its output: the files and hosts that it has read are unknown."""
@@ -455,10 +473,11 @@ class SandboxedCommands:
         self, line: CommandLine, tainting: TaintingCommand | None
     ) -> AsyncIterator["EgressProxy | None"]:
         """Yield the egress proxy of a command in a sandbox, or None without network access."""
-        hosts = self.hosts(line) if self.holds(line) else ()
-        if not hosts:
+        reachable = self.hosts(line) if self.holds(line) else ()
+        if not reachable:
             yield None
             return
+        hosts, services = split_services(reachable)
         call = line.call
 
         async def record(where: str, allowed: bool, reason: str) -> None:
@@ -468,7 +487,10 @@ class SandboxedCommands:
                 tainting.begin()
             await call.record(allowed, reason, {"host": where})
 
-        async with EgressProxy.open(EgressGrant(hosts, **self._reach), record) as proxy:
+        grant = EgressGrant(
+            hosts, services=services, own=self._settings.own_services, **self._reach
+        )
+        async with EgressProxy.open(grant, record) as proxy:
             yield proxy
 
     def _restrictions(self, line: CommandLine) -> MountRestrictions:
@@ -505,9 +527,13 @@ class SandboxedCommands:
         )
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":
-        """Return the conversation's network, which exists once a background command runs in it."""
+        """Return the conversation's network, which exists once a background command runs in it.
+
+        A command that a person let reach a local service has its own: the other commands could
+        reach the service in a shared one.
+        """
         session = line.call.session
-        if not self.holds(line):
+        if not self.holds(line) or split_services(self.unsettled_hosts(line))[1]:
             return None
         if line.background and isinstance(self._sandbox, SharesNetwork):
             try:

@@ -22,14 +22,15 @@ from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
 from gateway.runtime.paths import DataDir
-from gateway.runtime.sandbox import sandbox_options
+from gateway.runtime.sandbox import reachable_hosts, sandbox_options
 from gateway.runtime.secrets import unredacted_settings
 from gateway.turns.agents.factory import hook_sources, python_hooks
 from gateway.turns.usage.limits import has_money_limits, unenforceable
 
 _NO_SANDBOX = mark_for_translation('set security.sandbox to "auto"')
 _NO_WAY_OUT = mark_for_translation(
-    "install bubblewrap (apt install bubblewrap), or clear security.exec_hosts"
+    "install bubblewrap (apt install bubblewrap), or clear security.exec_hosts and"
+    " security.exec_local"
 )
 
 
@@ -173,7 +174,7 @@ def check_sandbox(settings: Settings, home: DataDir) -> Check:
     before = "; ".join(f"{name}: {reason}" for name, reason in choice.failures.items())
     if choice.sandbox.confines:
         summary = t("{sandbox} (tested, working)", sandbox=choice.sandbox.name)
-        if hosts := ", ".join(settings.security.exec_hosts):
+        if hosts := ", ".join(reachable_hosts(settings)):
             if not choice.sandbox.supports_egress:
                 summary = t(
                     "{sandbox} cannot restrict the network to {hosts}: commands are refused",

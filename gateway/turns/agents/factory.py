@@ -20,7 +20,7 @@ from gateway.config.model_entries import chosen_model, fallbacks, model_list, pr
 from gateway.config.python_plugins import python_tools
 from gateway.config.sections import HookSource
 from gateway.runtime.paths import DataDir
-from gateway.runtime.sandbox import command_limits, fixed_files, off_limits
+from gateway.runtime.sandbox import command_limits, fixed_files, off_limits, own_services
 from gateway.runtime.secrets import secret_values
 from gateway.store.cipher import cipher_of
 from gateway.turns.agents.profiles import (
@@ -77,6 +77,8 @@ async def build_agent(
         fixed_files=fixed_files(settings),
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
+        exec_local=settings.security.exec_local,
+        own_services=own_services(settings, home),
         exec_env=settings.security.exec_env,
         limits=command_limits(settings),
         temporary_folder=home.temporary,

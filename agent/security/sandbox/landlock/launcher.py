@@ -120,7 +120,7 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
         plan["supervised"],
         writable=plan["writable"],
         readable=plan["readable"],
-        connect_broker=_connect_broker(plan["proxy"]),
+        connect_broker=_connect_broker(plan["proxy"], plan["services"]),
     )
     poll = select.poll()
     for descriptor in (0, pidfd, channel.fileno()):
@@ -159,12 +159,12 @@ def _report(left_processes: Sequence[str], pipe: int) -> None:
         return
 
 
-def _connect_broker(proxy: tuple[int, bytes] | None) -> Any:
+def _connect_broker(proxy: tuple[int, bytes] | None, services: Sequence[tuple[str, int]]) -> Any:
     if proxy is None:
         return None
     from agent.security.sandbox.landlock.connect_broker import ConnectBroker
 
-    return ConnectBroker(*proxy)
+    return ConnectBroker(*proxy, services)
 
 
 def _tasks_of_user() -> int:

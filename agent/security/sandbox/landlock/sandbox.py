@@ -111,6 +111,9 @@ class Landlock:
             raise ToolError(render_prompt("sandbox/locked", path=str(job.locked_paths[0])))
         if job.egress is not None and not self.supports_egress:
             raise ToolError(load_prompt("sandbox/no_way_out"))
+        for service in () if job.egress is None else job.egress.services:
+            if ":" in service.host:
+                raise ToolError(render_prompt("sandbox/no_ipv6", service=service))
         with ExitStack() as stack:
             private = _temporary(job) or stack.enter_context(scratch_folder("kore-exec-"))
             with suppress(FileExistsError):
@@ -163,8 +166,9 @@ class Landlock:
         writable = [private] if job.read_only else [workspace, private]
         store = () if job.store is None or job.read_only else job.store.writable_folders
         proxy = None if job.egress is None else job.egress.listener()
-        if proxy is not None:
+        if proxy is not None and job.reaches_hosts:
             env |= environment.proxy_variables(proxy[0])
+        services = () if job.egress is None else job.egress.services
         readable = [*([git] if git else []), *map(str, caches)]
         if job.store is not None:
             readable.append(str(job.store.folder))
@@ -181,6 +185,7 @@ class Landlock:
             "environment": {**env, "TMPDIR": private, **orphan_processes.process_mark()},
             "writable": writable,
             "proxy": proxy,
+            "services": [(service.host, service.port) for service in services],
             "rules": rules,
             "readable": [
                 path if Path(path) in opened else os.path.realpath(path) for path, _ in rules

@@ -16,8 +16,8 @@ from gateway.cli.console.chat.repl import ReplOptions
 from gateway.cli.folders import data_dir_of
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
+from gateway.runtime.local_access import read_access
 from gateway.server.host_names import is_loopback, split_host
-from gateway.server.local_access import read_access
 from gateway.server.remote_service import ClientTls, check_client_address, opened_service
 
 _TOKEN_VARIABLE = "KORE_TOKEN"  # noqa: S105 - the variable's name

@@ -16,10 +16,10 @@ from gateway.cli.folders import data_dir_of
 from gateway.cli.output import tell
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.config import Settings
+from gateway.runtime.local_access import ServerAccess, published_access, read_access
 from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
 from gateway.server.listener import ListenAddress, ServerOptions, TlsFiles, options_of, serve
-from gateway.server.local_access import ServerAccess, published_access, read_access
 from gateway.server.login_link import login_link
 from gateway.server.replaceable_service import kept_service
 from gateway.server.tokens import TokenFile

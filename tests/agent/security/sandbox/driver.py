@@ -2,7 +2,8 @@
 
     echo '{"name": "bwrap", "lines": [...], "folder": "/srv/test"}' | python driver.py
 
-With {"proxy": [PORT, TOKEN]} the lines may connect to Kore's proxy there, the token in hexadecimal.
+With {"proxy": [PORT, TOKEN]} the lines may connect to Kore's proxy there, the token in hexadecimal,
+and with {"services": ["127.0.0.1:5432"]} through it to local services.
 With {"read_only": true}, or false, the workspace has a few files, and changes to them are reported.
 With {"listen": true} one line runs alone and its exit code and output are printed instead.
 A line may contain {outside}, {programs}, {port} and {pid}; see evasions.toml. The output is a JSON
@@ -25,6 +26,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from agent.security.local_services import LocalService
 from agent.security.sandbox.base import Limits, Sandbox, SandboxCommand, ShowsFolders
 from agent.tools.shell.process_group import run
 
@@ -171,9 +173,12 @@ def sandbox(name: str, abi: int | None) -> Sandbox:
 class Way:
     """An egress channel to a proxy that another process runs."""
 
-    def __init__(self, port: int, token: str) -> None:
+    has_hosts = True
+
+    def __init__(self, port: int, token: str, services: list[str]) -> None:
         self._port, self._token = port, bytes.fromhex(token)
         self._sockets: list[socket.socket] = []
+        self.services = tuple(map(LocalService.parse, services))
 
     def channel(self) -> tuple[int, str, tuple[str, ...]]:
         ours, theirs = socket.socketpair()
@@ -185,7 +190,10 @@ class Way:
 
 
 def way_out(order: dict[str, Any]) -> Way | None:
-    return Way(*order["proxy"]) if "proxy" in order else None
+    if "proxy" not in order:
+        return None
+    port, token = order["proxy"]
+    return Way(port, token, order.get("services", []))
 
 
 async def attempt(

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import shutil
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 
 from agent.errors import ToolError
+from agent.security.local_services import LocalService
 from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.proxy_connection import EgressGrant
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.landlock.sandbox import Landlock, kernel_abi
 from tests.agent.security.sandbox.attempts import core, corpus, drive, escapes
+from tests.fakes.echo_server import another_process
 from tests.fakes.web import WebSite
 from tests.ordinary_user import USERS
 
@@ -53,8 +56,8 @@ TRICKS = (
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[tuple[WebSite, list[Any]]]:
-    """A site, and the arguments of a driver with a proxy to it."""
+async def serving(*services: LocalService) -> AsyncIterator[tuple[WebSite, list[Any]]]:
+    """A site, and the arguments of a driver with a proxy to it and to these local services."""
 
     async def record(where: str, allowed: bool, reason: str) -> None:
         """Ignore the call."""
@@ -62,7 +65,7 @@ async def serving() -> AsyncIterator[tuple[WebSite, list[Any]]]:
     async with WebSite() as site:
         site.page("/a", "hello")
         port = int(site.url.rpartition(":")[2])
-        grant = EgressGrant(("localhost",), (port,), lambda address: True)
+        grant = EgressGrant(("localhost",), (port,), lambda address: True, services=services)
         async with EgressProxy.open(grant, record) as proxy:
             at, token = proxy.listener()
             yield site, [at, token.hex()]
@@ -146,6 +149,55 @@ async def test_connected_socket_keeps_its_options(place: Path) -> None:
     assert output.splitlines() == ["1 1 3", "True True", "True", str(errno.EISCONN)]
 
 
+TALK = """python3 -c "
+import socket
+with socket.create_connection(('localhost', {service})) as s:
+    print(s.getpeername()[0])
+    s.sendall(b'hello')
+    s.shutdown(socket.SHUT_WR)
+    print(s.makefile('rb').read().decode())
+for port in ({other}, {service} + 1):
+    try:
+        socket.create_connection(('127.0.0.1', port))
+    except OSError as exc:
+        print(exc.errno)
+"
+"""
+
+
+async def test_local_service_is_reached_under_landlock(place: Path) -> None:
+    needs_landlock(4)
+
+    async with another_process() as echo, another_process() as other:
+        service = LocalService("127.0.0.1", echo.port)
+        async with serving(service) as (_, proxy):
+            line = TALK.replace("{service}", str(echo.port)).replace("{other}", str(other.port))
+            order = {"name": "landlock", "listen": True, "proxy": proxy, "lines": [line]}
+            order["services"] = [str(service)]
+            _, output, _ = await asyncio.to_thread(drive, place, USERS[-1], **order)
+    assert output.splitlines() == [
+        "127.0.0.1",
+        "heard hello",
+        str(errno.ENETUNREACH),
+        str(errno.ENETUNREACH),
+    ]
+    assert other.visits == 0
+
+
+async def test_refused_tunnel_is_a_refused_connection_under_landlock(place: Path) -> None:
+    """The proxy refuses a port of Kore although the launcher would ask for it."""
+    needs_landlock(4)
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        service = LocalService("127.0.0.1", own.getsockname()[1])
+        async with serving(service) as (_, proxy):
+            address = f'("127.0.0.1", {service.port})'
+            line = f"python3 -c 'import socket; socket.create_connection({address})'"
+            order = {"name": "landlock", "listen": True, "proxy": proxy, "lines": [line]}
+            order["services"] = [str(service)]
+            _, output, _ = await asyncio.to_thread(drive, place, USERS[-1], **order)
+    assert "ConnectionRefusedError" in output
+
+
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
 async def test_other_addresses_are_unreachable(place: Path, name: str) -> None:
     if name == "landlock":
@@ -162,6 +214,9 @@ async def test_other_addresses_are_unreachable(place: Path, name: str) -> None:
 
 def test_older_landlock_refuses_network_access(tmp_path: Path) -> None:
     class Way:
+        has_hosts = True
+        services = ()
+
         def channel(self) -> tuple[int, str, tuple[str, ...]]:
             raise AssertionError
 
