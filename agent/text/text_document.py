@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.records import frozen
+from agent.text.legacy_encodings import detect_encoding
 
 MAX_BYTES = 20_000_000
 # Larger files are not compared; at this size a diff takes well under a second.
@@ -35,7 +36,7 @@ _LETTERS = re.compile(rb"[A-Za-z]")
 
 @frozen
 class TextFormat:
-    """Encoding of a text file and its byte order mark.
+    """Encoding of a text file, by Python's name, and its byte order mark.
 
     "latin-1" also covers other single-byte encodings that agree with it on the file's content.
     """
@@ -51,6 +52,11 @@ class TextFormat:
                 return TextFormat(encoding, mark)
         return TextFormat()
 
+    @property
+    def is_legacy(self) -> bool:
+        """True for an encoding that lacks most characters."""
+        return not self.encoding.startswith("utf-")
+
     def encode(self, text: str) -> bytes:
         """Encode text without the mark. Raises `ToolError` for characters outside of the
         encoding."""
@@ -58,10 +64,10 @@ class TextFormat:
             return text.encode(self.encoding)
         except UnicodeEncodeError as exc:
             code_point = hex(ord(text[exc.start]))
-            if self.encoding == "latin-1":
+            if self.is_legacy:
                 raise ToolError(
-                    f"The file is in latin-1, which has no {text[exc.start]!r}; remove it, or "
-                    "rewrite the whole file with write_file, which saves it as UTF-8."
+                    f"The file is in {self.encoding}, which has no {text[exc.start]!r}; remove it, "
+                    "or rewrite the whole file with write_file, which saves it as UTF-8."
                 ) from exc
             raise ToolError(
                 f"Character {exc.start + 1} of the text ({code_point}) is half a surrogate pair; "
@@ -88,14 +94,20 @@ def decode(data: bytes, path: Path) -> Document:
     try:
         text = data[len(form.byte_order_mark) :].decode(form.encoding)
     except UnicodeDecodeError as exc:
-        if not form.byte_order_mark and is_latin(data):
-            return Document(data.decode("latin-1"), TextFormat("latin-1"))
+        if not form.byte_order_mark and (encoding := legacy_encoding(data)):
+            return Document(data.decode(encoding), TextFormat(encoding))
         line = data.count(b"\n", 0, exc.start) + 1
         raise ToolError(
-            f"{path} is not valid {form.encoding} (line {line}); it was not changed, because an "
-            "edit would damage it."
+            f"{path} is not valid {form.encoding} (line {line}), and its encoding is unclear; it "
+            "was not changed, because an edit would damage it. If you know the encoding, convert "
+            "the file first: iconv -f ENCODING -t UTF-8 FILE > NEW."
         ) from exc
     return Document(text, form)
+
+
+def legacy_encoding(data: bytes) -> str | None:
+    """Return the encoding of bytes that are not UTF-8, or None if it is unclear."""
+    return "latin-1" if is_latin(data) else detect_encoding(data)
 
 
 def is_latin(data: bytes) -> bool:

@@ -22,7 +22,7 @@ from agent.text.text_document import (
     TextFormat,
     decode,
     diff,
-    is_latin,
+    legacy_encoding,
     line_ending,
     lines_of,
     refuse_binary,
@@ -337,8 +337,9 @@ def _text(data: bytes, path: Path) -> tuple[str, str]:
     form = TextFormat.of(data)
     refuse_binary(data, form, path)
     text = data[len(form.byte_order_mark) :].decode(form.encoding, "replace")
-    if "\ufffd" in text and not form.byte_order_mark and is_latin(data):
-        return data.decode("latin-1"), ""
+    if "\ufffd" in text and not form.byte_order_mark and (encoding := legacy_encoding(data)):
+        remark = "" if encoding == "latin-1" else f"\n… (the file is in {encoding})"
+        return data.decode(encoding), remark
     if "\ufffd" in text and b"\xef\xbf\xbd" not in data:
         return text, f"\n… (some bytes are not valid {form.encoding} and are shown as \ufffd)"
     return text, ""
@@ -359,7 +360,7 @@ def _existing(path: Path) -> Document | None:
 
 def _encode(content: str, form: TextFormat) -> bytes:
     """Encode in the file's encoding; use UTF-8 if it lacks a character."""
-    if form.encoding == "latin-1":
+    if form.is_legacy:
         with suppress(ToolError):
             return form.encode(content)
         form = TextFormat()

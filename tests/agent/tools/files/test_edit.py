@@ -254,13 +254,8 @@ async def test_latin_1_file_keeps_its_encoding(call: CallContext, workspace: Pat
 @pytest.mark.parametrize(
     ("text", "encoding"),
     [
-        ("Привет, как дела у вас сегодня", "cp1251"),
-        ("Привет, как дела у вас сегодня", "koi8-r"),
-        ("これはテストです and some English words beside it", "shift_jis"),
         ("これはテストです and some English words beside it", "euc_jp"),
         ("許功蓋 and some English words beside it", "big5"),
-        ("这是一个测试 and some English words beside it", "gb18030"),
-        ("Zażółć gęślą jaźń, with English words", "iso-8859-2"),
         ("“quoted” by Windows – with a dash", "cp1252"),
         ("éèêëàâ", "latin-1"),
     ],
