@@ -59,6 +59,7 @@ from gateway.store.port import Store, Transaction
 from gateway.store.repositories import preferences, usage
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.active_channels import limit, set_queues
+from gateway.store.repositories.conversations import session_folders
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.execution import (
     claims,
@@ -451,6 +452,7 @@ def recover(tx: Transaction, attended: Sequence[str], *, has_workers: bool = Fal
         usage.forget_reservations(tx, worker)
         claims.recover(tx, worker)
     approvals.recover(tx, time.time())
+    session_folders.read_from_messages(tx)
     duplicate_count = outbox.recover(tx, time.time() + MAX_RETRY_INTERVAL_S)
     if abandoned_count or duplicate_count:
         log.info(

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -137,8 +138,9 @@ async def _lease_console(
 async def list_sessions(
     ctx: ServiceContext, limit: int = 50, folder: str | None = None
 ) -> Sequence[SessionInfo]:
-    """List sessions, the last used first; with `folder` (its real path) those that worked there."""
-    return await ctx.database.transact(sessions.recent_with_folders, limit, folder)
+    """List sessions, the last used first; with `folder` (the real path of a workspace) those that
+    work there."""
+    return await ctx.database.transact(partial(sessions.recent, limit=limit, workspace=folder))
 
 
 @call(scope="read")
@@ -151,8 +153,8 @@ async def bound_session(ctx: ServiceContext, lane: str) -> str | None:
 async def last_session(
     ctx: ServiceContext, principal: str, folder: str | None = None
 ) -> str | None:
-    """Return the open session that was used last; with `folder` (its real path) the last that
-    worked there."""
+    """Return the open session that was used last; with `folder` (the real path of a workspace) the
+    last that works there."""
     return await ctx.database.transact(stored_sessions.last_of, principal, folder)
 
 

@@ -9,7 +9,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import ConfigError, KoreError
@@ -37,6 +36,7 @@ from gateway.config.json_files.jsonc import read
 from gateway.config.references import read_secrets
 from gateway.config.secret_keys import shortened
 from gateway.core.messages import MessageOptions
+from gateway.core.session_folder import SessionFolder
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import origin_of
 
@@ -153,9 +153,13 @@ class WorkingPlace:
             command=f"kore trust {shlex.quote(root)}",
         )
 
-    def apply(self, options: MessageOptions) -> MessageOptions:
+    @property
+    def session_folder(self) -> SessionFolder:
         start_folder = None if self.folder == self.workspace else str(self.folder)
-        return replace(options, cwd=str(self.workspace), start_folder=start_folder)
+        return SessionFolder(str(self.workspace), start_folder)
+
+    def apply(self, options: MessageOptions) -> MessageOptions:
+        return options.in_folder(self.session_folder)
 
 
 def choose_place(

@@ -10,6 +10,7 @@ from agent.providers.effort import read_effort
 from agent.records import frozen
 from agent.serialization import dumps
 from agent.types import ReasoningEffort, Taint
+from gateway.core.session_folder import SessionFolder
 
 # Prefix of lanes of one-shot runs; after their process has ended, no one waits for the answer.
 ONCE = "cli:local:once-"
@@ -134,6 +135,14 @@ class MessageOptions:
     taint: tuple[Taint, ...] = ()
     by_model: bool = False
     speakers: tuple[Sender, ...] = ()
+
+    @property
+    def folder(self) -> SessionFolder | None:
+        """Folder of the work; None for the default."""
+        return None if self.cwd is None else SessionFolder(self.cwd, self.start_folder)
+
+    def in_folder(self, folder: SessionFolder) -> "MessageOptions":
+        return replace(self, cwd=folder.workspace, start_folder=folder.start_folder)
 
     @property
     def lasting(self) -> "MessageOptions":

@@ -8,6 +8,7 @@ from agent.events import Event
 from agent.records import frozen
 from agent.types import Message, Usage
 from gateway.core.messages import OutboundKind
+from gateway.core.session_folder import SessionFolder
 
 
 @frozen
@@ -222,7 +223,7 @@ class SessionInfo:
     """A session in a list.
 
     `taint` is its taint, separated by commas, `parent` the session that it was forked from.
-    `folder` is its last working folder, '' where no terminal or editor named a folder.
+    `folder` is None where no terminal, editor or page named one.
     """
 
     id: str
@@ -235,7 +236,7 @@ class SessionInfo:
     last_active_at: float
     taint: str = ""
     parent: str | None = None
-    folder: str = ""
+    folder: SessionFolder | None = None
 
 
 @frozen

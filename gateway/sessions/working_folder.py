@@ -40,10 +40,10 @@ async def take_folder(
     if folder == permissions.workspace:
         return identity
     current = _stored_form(identity)
-    if claim.folder is not None and _is_other(claim.folder, current):
+    if claim.folder_identity is not None and _is_other(claim.folder_identity, current):
         raise FolderReplaced(folder)
-    if claim.folder != current:
-        await database.transact(sessions.set_folder, claim.session, current)
+    if claim.folder_identity != current:
+        await database.transact(sessions.set_folder_identity, claim.session, current)
     return identity
 
 

@@ -60,7 +60,12 @@ _ROUTE = ("lane", "channel", "account", "chat", "thread")
 
 SEALED = (
     Sealed("message", ("session", "n"), ("content",)),
-    Sealed("session", ("id",), ("name", "memory", "file_views"), optional=("memory", "file_views")),
+    Sealed(
+        "session",
+        ("id",),
+        ("name", "memory", "file_views", "folder"),
+        optional=("memory", "file_views", "folder"),
+    ),
     Sealed("session", ("id",), ("taint",), bound=("principal", "permission_mode")),
     Sealed("transcript_line", ("session", "n", "i"), ("line",), "kept_line"),
     Sealed("inbox", ("channel", "account", "event_id"), ("payload",), bound=("lane", "principal")),

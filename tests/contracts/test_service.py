@@ -41,6 +41,7 @@ from gateway.core.records import (
     TurnStored,
     WatchEvent,
 )
+from gateway.core.session_folder import SessionFolder
 from gateway.plugins.market import make_index
 from gateway.runtime.paths import DataDir
 from gateway.server.listener import ListenAddress, ServerOptions, serve
@@ -331,19 +332,20 @@ async def test_sessions_are_listed_and_limited(service: Service) -> None:
     listed = await service.list_sessions()
     assert {info.id for info in listed} == made
     assert len(await service.list_sessions(limit=2)) == 2
-    assert {info.folder for info in listed} == {""}
+    assert {info.folder for info in listed} == {None}
 
 
 async def test_sessions_of_a_folder_are_listed(service: Service) -> None:
     await place(service)
     chat_id, session = await place(service)
     sent = message(chat_id, "here")
-    sent = replace(sent, options=replace(sent.options, cwd="/a/folder"))
+    folder = SessionFolder("/a/folder", "/a/folder/part")
+    sent = replace(sent, options=sent.options.in_folder(folder))
     async with service.watch(sent.session_key) as events:
         await service.submit(sent)
         await until_last(events, sent.event_id)
     (info,) = await service.list_sessions(folder="/a/folder")
-    assert (info.id, info.folder) == (session, "/a/folder")
+    assert (info.id, info.folder) == (session, folder)
     assert await service.list_sessions(folder="/another") == []
 
 

@@ -48,6 +48,7 @@ from gateway.core.records import (
     SessionState,
     WatchEvent,
 )
+from gateway.core.session_folder import SessionFolder
 
 
 @dataclass
@@ -173,15 +174,17 @@ class MemoryService:
             replace(s.info, messages=len(s.messages), folder=self._folder_of(s.info.id))
             for s in stored
         ]
-        return [info for info in infos if folder in (None, info.folder)][:limit]
+        if folder is not None:
+            infos = [info for info in infos if info.folder and info.folder.workspace == folder]
+        return infos[:limit]
 
-    def _folder_of(self, session: str) -> str:
+    def _folder_of(self, session: str) -> SessionFolder | None:
         folders = (
-            message.options.cwd or ""
+            message.options.folder
             for message in reversed(self.submitted)
-            if self.lanes.get(message.session_key) == session
+            if self.lanes.get(message.session_key) == session and message.options.folder
         )
-        return next(folders, "")
+        return next(folders, None)
 
     async def bound_session(self, lane: str) -> str | None:
         return self.lanes.get(lane)

@@ -12,6 +12,7 @@ import pytest
 
 from gateway.store.cipher import SEALED
 from gateway.store.repositories.conversations.search import Scope
+from gateway.store.repositories.conversations.session_folders import in_workspace
 from gateway.store.repositories.user_data import erasure
 from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
@@ -65,7 +66,7 @@ MAY_SCAN = {
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
     f"{_SQL}/conversations/sessions.py:recent": "the newest, along their index, up to the limit",
-    f"{_SQL}/conversations/sessions.py:recent_with_folders": "the newest, along their index",
+    f"{_SQL}/conversations/session_folders.py:read_from_messages": "once, after an upgrade",
     f"{_SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",
     f"{_SQL}/conversations/session_admin.py:_name_of_copy": "a fork: the names of a person's",
     f"{_SQL}/conversations/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",
@@ -84,11 +85,15 @@ _SCOPES = sorted(
         for console in (False, True)
     }
 )
+_WORKSPACES = sorted(in_workspace(workspace)[0] for workspace in (None, "/work"))
 _COLUMNS = "principal = ?", "channel = ? AND account = ? AND chat = ?"
 GIVEN: Given = {
     f"{_SQL}/conversations/session_admin.py": {"where": _SCOPES},
     f"{_SQL}/conversations/search.py": {"where": _SCOPES, "matches": [MATCHES]},
-    f"{_SQL}/conversations/sessions.py": {"where": _SCOPES},
+    f"{_SQL}/conversations/sessions.py": {
+        "where": [*_SCOPES, *_WORKSPACES],
+        "there": _WORKSPACES,
+    },
     "gateway/store/sealing.py": {"sealed.table": [sealed.table for sealed in SEALED]},
     "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
     "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},

@@ -47,6 +47,7 @@ from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.core.messages import MessageOptions
+from gateway.core.session_folder import SessionFolder
 from gateway.core.tasks import Start, task_scope
 from gateway.turns.agents.profiles import origin_of
 
@@ -148,7 +149,7 @@ class EditorAgent:
             sessions=[
                 SessionInfo(
                     session_id=session_info.id,
-                    cwd=cwd or session_info.folder or str(Path.cwd()),
+                    cwd=cwd or _folder_path(session_info.folder),
                     title=session_info.name or None,
                     updated_at=datetime.fromtimestamp(session_info.last_active_at, UTC).isoformat(),
                 )
@@ -233,6 +234,10 @@ class EditorAgent:
 def idle_lane() -> str:
     """Return a lane that is not used for messages."""
     return MessageBuilder(f"editor-{os.urandom(6).hex()}", MessageOptions()).lane
+
+
+def _folder_path(folder: SessionFolder | None) -> str:
+    return str(Path.cwd()) if folder is None else folder.path
 
 
 def _folder_of(cwd: str) -> Path:

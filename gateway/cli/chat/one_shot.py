@@ -17,7 +17,7 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.reasons import localized
 from agent.serialization import dumps
-from agent.text.visible import escape_invisible
+from agent.text.visible import escape_invisible, escape_line
 from agent.types import Result, ToolCall
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
@@ -269,22 +269,21 @@ class OneShotTurn:
         """Send the message from the folder of the session instead of another one."""
         options = self._message.options
         folder = (await self._service.preview_session(session, 0, 0)).info.folder
-        if self._request.is_folder_chosen or folder in ("", options.cwd):
+        if self._request.is_folder_chosen or folder is None or folder.workspace == options.cwd:
             return
-        if not await asyncio.to_thread(os.path.isdir, folder):
-            self._note(
-                t("The folder of this session is gone: {folder}", folder=escape_invisible(folder))
-            )
+        path = escape_line(folder.path)
+        if not await asyncio.to_thread(os.path.isdir, folder.workspace):
+            self._note(t("The folder of this session is gone: {folder}", folder=path))
             return
-        own_options = replace(options, cwd=folder, start_folder=None, project=None)
+        own_options = replace(options.in_folder(folder), project=None)
         if self._request.choose_agent is not None:
-            agent = await asyncio.to_thread(self._request.choose_agent, folder)
+            agent = await asyncio.to_thread(self._request.choose_agent, folder.workspace)
             own_options = replace(own_options, agent=agent)
         self._message = replace(self._message, options=own_options)
         self._note(
             t(
                 "This session continues in its own folder, {folder}. To continue here, add --cwd .",
-                folder=escape_invisible(folder),
+                folder=path,
             )
         )
 

@@ -139,7 +139,7 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
             str(s.messages),
             moment(s.last_active_at),
             _lane_label(s.lane or ""),
-            clean(s.folder) or "-",
+            clean(s.folder.path) if s.folder else "-",
             s.name,
         )
         for s in sessions

@@ -16,7 +16,7 @@ SCHEMA = Schema(Path(__file__).parent)
 # Newest migration of the oldest program that may be a worker on these tables. Set it to the number
 # of a migration that an older program would not understand, such as a removed column or a new
 # condition.
-OLDEST_SCHEMA = 84
+OLDEST_SCHEMA = 91
 # Excludes views and tables of extensions (`pg_stat_statements`).
 _TABLES = (
     "SELECT relname FROM pg_class"

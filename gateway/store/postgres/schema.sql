@@ -85,10 +85,13 @@ CREATE TABLE session (
     taint           ordered_text NOT NULL DEFAULT '',
     file_views      ordered_text,
     folder          ordered_text,
+    folder_key      ordered_text,
+    folder_identity ordered_text,
     worker          bigint
 );
 CREATE INDEX session_recent ON session (last_active_at);
 CREATE INDEX session_principal ON session (principal, last_active_at, id);
+CREATE INDEX session_folder ON session (folder_key, last_active_at, id) WHERE folder_key IS NOT NULL;
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE INDEX session_paused ON session (id) WHERE status = 'paused';
 CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;

@@ -15,6 +15,7 @@ CREATE TABLE migration (
 
 -- Facts by name. `cipher`: a known text, sealed with the key of all other sealed texts; no row, no
 -- encryption. `search`: key of the last message in the search index, as JSON; null: all are in it.
+-- `folders_from_messages`: folders of earlier sessions are still to be read from their messages.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
@@ -47,12 +48,16 @@ CREATE TABLE session (
     file_views      TEXT,                         -- sealed JSON of agent.tools.file_views
 
     -- The place of its work.
-    folder          TEXT,                         -- identity of the folder of its last turn
+    folder          TEXT,                         -- sealed JSON of gateway.core.session_folder; NULL:
+                                                  -- none named by a terminal, an editor or a page
+    folder_key      TEXT,                         -- hash of its workspace, to look sessions up by
+    folder_identity TEXT,                         -- identity of the folder of its last turn
                                                   -- (gateway.sessions.working_folder); NULL: workspace
     worker          INTEGER                       -- worker with background commands of this session
 ) STRICT;
 CREATE INDEX session_recent ON session (last_active_at);
 CREATE INDEX session_principal ON session (principal, last_active_at, id);
+CREATE INDEX session_folder ON session (folder_key, last_active_at, id) WHERE folder_key IS NOT NULL;
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE INDEX session_paused ON session (id) WHERE status = 'paused';
 CREATE INDEX session_worker ON session (worker) WHERE worker IS NOT NULL;

@@ -171,6 +171,23 @@ def run_script(engine: str, url: str, script: str) -> None:
         connection.execute(script)
 
 
+def test_folder_of_an_earlier_session_is_known_after_the_start(engine: str, tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    home.mkdir()
+    url = live_database(engine, home)
+    run_script(
+        engine,
+        url,
+        """UPDATE inbox SET payload = replace(payload, '"options":{', '"options":{"cwd":"/a",')
+        WHERE payload LIKE '%kestrel%'""",
+    )
+    environ = {**OFFLINE, "KORE_STORE_URL": url}
+    listed = kore("sessions", "list", "--json", home=home, environ=environ)
+    folders = [info["folder"] for info in json.loads(listed.stdout)]
+    assert {"workspace": "/a", "start_folder": None} in folders, listed.stderr
+    assert None in folders
+
+
 def check_rows(tx: Transaction) -> None:
     (first, *_) = stored.read(tx, "session", "id", order="id", principal="cli:0")
     talk = sessions.load_all(tx, first[0])
@@ -186,7 +203,7 @@ def test_every_sealed_text_of_version_83_opens(tmp_path: Path) -> None:
     with whole_database(url).opened(version_83.CIPHER) as tx:
         check_rows(tx)
         # A backup first moves queued entries to the audit log.
-        assert opened_columns(tx) == set(SEALED_COLUMNS) - {"audit_outbox.entry"}
+        assert opened_columns(tx) == set(SEALED_COLUMNS) - {"audit_outbox.entry", "session.folder"}
 
 
 def test_sealed_database_of_version_83_rejects_another_key(tmp_path: Path) -> None:
@@ -199,11 +216,11 @@ def test_sealed_database_of_version_83_rejects_another_key(tmp_path: Path) -> No
 
 
 # Columns without rows: a backup first moves queued entries to the audit log, the outbox is empty,
-# an approval of another version is void, and arguments are raw text.
+# an approval of another version is void, arguments are raw text, and folders are new.
 READ = sorted(
     column
     for column in READERS
-    if column not in ("audit_outbox.entry", "approval.question", "step.args")
+    if column not in ("audit_outbox.entry", "approval.question", "step.args", "session.folder")
     and not column.startswith("outbox.")
 )
 

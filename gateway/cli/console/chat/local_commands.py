@@ -264,8 +264,9 @@ class SessionCommands:
 
     def _label(self, info: SessionInfo) -> str:
         """Return the name, with the folder of a session from elsewhere."""
-        is_elsewhere = info.folder not in ("", self._folder)
-        return f"{info.name} · {escape_line(info.folder)}" if is_elsewhere else info.name
+        if info.folder is None or info.folder.workspace == self._folder:
+            return info.name
+        return f"{info.name} · {escape_line(info.folder.path)}"
 
     async def _first_and_last(self, session: str) -> Sequence[str]:
         """Return the first and the last messages of a session."""

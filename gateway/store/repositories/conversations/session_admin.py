@@ -1,7 +1,6 @@
 """Administration of sessions: fork, rename, preview, pause and close."""
 
 import re
-from dataclasses import replace
 from itertools import count as counted
 from itertools import islice
 from typing import Literal
@@ -11,7 +10,12 @@ from gateway.core.records import Excerpt, SessionPreview
 from gateway.store.conditions import LIVE
 from gateway.store.port import Transaction
 from gateway.store.repositories.codecs import CONTENT, message_from_row
-from gateway.store.repositories.conversations import choices, session_marks, sessions
+from gateway.store.repositories.conversations import (
+    choices,
+    session_folders,
+    session_marks,
+    sessions,
+)
 from gateway.store.repositories.conversations.session_marks import SessionMarks
 
 Status = Literal["open", "paused", "closed"]
@@ -60,6 +64,7 @@ def fork(
         ),
     )
     choices.copy(tx, session, fork)
+    session_folders.put(tx, fork, session_folders.of_session(tx, session))
     marks = session_marks.read(tx, session)
     session_marks.put(tx, fork, SessionMarks(owner.principal, marks.mode, marks.taint))
     return fork
@@ -143,8 +148,7 @@ def name_of(tx: Transaction, session: str) -> str:
 
 def preview(tx: Transaction, session: str, first: int, last: int) -> SessionPreview:
     """Return the first and last texts of a session; the texts between them are not read."""
-    (stored,) = sessions.recent(tx, 1, session=session)
-    info = replace(stored, folder=sessions.folder_of(tx, session))
+    (info,) = sessions.recent(tx, 1, session=session)
     beginning = _excerpts(tx, session, first, "ASC", 0)
     begun = beginning[-1][0] if beginning else 0
     end = _excerpts(tx, session, last, "DESC", begun)[::-1]

@@ -1,29 +1,28 @@
 """Repository for sessions: their messages, names, folders, and the session of each lane."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, get_args
+from typing import get_args
 
 from agent.context.memory_snapshot import MemorySnapshot
 from agent.records import frozen
 from agent.security.taint.taint import BOTH
 from agent.types import Message, Taint, Text
-from gateway.core.messages import CONSOLE, ONCE
+from gateway.core.messages import ONCE
 from gateway.core.records import QueueMode, SessionInfo, SessionState
 from gateway.store.conditions import beginning
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories.active_channels import queue_default
-from gateway.store.repositories.codecs import (
-    CONTENT,
-    PAYLOAD,
-    content_of,
-    message_from_row,
-    payload_from_row,
+from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
+from gateway.store.repositories.conversations import (
+    choices,
+    search,
+    session_folders,
+    session_marks,
 )
-from gateway.store.repositories.conversations import choices, search, session_marks
 from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.conversations.search import Scope
 
@@ -34,10 +33,6 @@ _MAX_TITLE_CHARS = 50
 # Number of characters that make a title, and of messages that are read for it at a time.
 _TITLE_FROM_CHARS = 200
 _TITLE_ROWS = 5
-# Number of the newest sessions that are searched for sessions of one folder.
-_MAX_SEARCHED_SESSIONS = 1_000
-_MAX_FOLDER_MESSAGES = 20
-_PAYLOAD = ", ".join(f"i.{column}" for column in PAYLOAD.split(", "))
 
 
 def create_session(tx: Transaction, principal: str, now: float, *, lane: str | None = None) -> str:
@@ -106,13 +101,13 @@ class SessionRow:
     # Process that has background commands of it, where several processes run turns.
     worker: int | None
     # Identity of the folder of its last turn.
-    folder: str | None
+    folder_identity: str | None
 
 
 # Columns for `session_row`.
 ROW_COLUMNS = (
     "session.id, session.status, session.principal, session.permission_mode, session.taint,"
-    " session.choice_bits, session.file_views, session.worker, session.folder,"
+    " session.choice_bits, session.file_views, session.worker, session.folder_identity,"
     " coalesce(session.parent_n, 0),"
     " (SELECT coalesce(max(n), 0) FROM message WHERE message.session = session.id),"
     " EXISTS (SELECT 1 FROM task WHERE task.caller = session.id AND is_background = 1"
@@ -125,7 +120,7 @@ def load_row(tx: Transaction, session: str) -> SessionRow:
 
 
 def session_row(tx: Transaction, row: Row) -> SessionRow:
-    session, status, principal, mode, taint, bits, file_views, worker, folder, *counts = row
+    session, status, principal, mode, taint, bits, file_views, worker, identity, *counts = row
     copied, last, has_background = counts
     mode, taint_marks = session_marks.of_row(tx, session, principal, mode, taint)
     return SessionRow(
@@ -140,7 +135,7 @@ def session_row(tx: Transaction, row: Row) -> SessionRow:
         has_background=bool(has_background),
         file_views=file_views,
         worker=worker,
-        folder=folder,
+        folder_identity=identity,
     )
 
 
@@ -155,16 +150,16 @@ def is_in_use(tx: Transaction, session: str) -> bool:
     return any(not lane.startswith(ONCE) for lane in lanes_of(tx, session))
 
 
-def last_of(tx: Transaction, principal: str, folder: str | None = None) -> str | None:
-    """Return the most recently used open session of a principal, with `folder` only there."""
+def last_of(tx: Transaction, principal: str, workspace: str | None = None) -> str | None:
+    """Return the most recently used open session of a principal, in this workspace if given."""
+    there, key = session_folders.in_workspace(workspace)
     rows = tx.all(
         "SELECT id, principal, permission_mode, taint FROM session"
-        " WHERE principal = ? AND status <> 'closed'"
+        f" WHERE {there} AND principal = ? AND status <> 'closed'"
         " ORDER BY last_active_at DESC, id DESC LIMIT ?",
-        (principal, _LAST_ROWS if folder is None else _MAX_SEARCHED_SESSIONS),
+        (*key, principal, _LAST_ROWS),
     )
-    own = (row[0] for row in rows if session_marks.opened(tx, *row) is not None)
-    return next((id_ for id_ in own if folder is None or folder_of(tx, id_) == folder), None)
+    return next((row[0] for row in rows if session_marks.opened(tx, *row) is not None), None)
 
 
 def file_views_of(tx: Transaction, row: SessionRow) -> str | None:
@@ -186,8 +181,8 @@ def set_file_views(tx: Transaction, session: str, text: str) -> None:
     tx.run("UPDATE session SET file_views = ? WHERE id = ?", (sealed, session))
 
 
-def set_folder(tx: Transaction, session: str, identity: str) -> None:
-    tx.run("UPDATE session SET folder = ? WHERE id = ?", (identity, session))
+def set_folder_identity(tx: Transaction, session: str, identity: str) -> None:
+    tx.run("UPDATE session SET folder_identity = ? WHERE id = ?", (identity, session))
 
 
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:
@@ -348,13 +343,19 @@ def ids_with_prefix(tx: Transaction, prefix: str, scope: Scope | None = None) ->
 
 
 def recent(
-    tx: Transaction, limit: int, scope: Scope | None = None, *, session: str | None = None
+    tx: Transaction,
+    limit: int,
+    scope: Scope | None = None,
+    *,
+    session: str | None = None,
+    workspace: str | None = None,
 ) -> list[SessionInfo]:
-    """Return the most recent sessions, newest first, or a single session.
+    """Return the most recent sessions, newest first, of a workspace if given; or a single session.
 
     The title of a session without a name is its first words.
     """
     where, values = (scope or Scope()).where()
+    there, key = session_folders.in_workspace(workspace)
     # Sessions of sub-agents are shown only by id.
     which = "substr(s.principal, 1, 6) <> 'agent:'" if session is None else "s.id = ?"
     sessions = () if session is None else (session,)
@@ -363,14 +364,14 @@ def recent(
         " AND t.state IN ('running', 'waiting')),"
         " (SELECT b.lane FROM binding b WHERE b.session = s.id LIMIT 1), s.principal,"
         " (SELECT coalesce(max(m.n), 0) FROM message m WHERE m.session = s.id), s.created_at,"
-        " s.last_active_at, s.taint, s.parent, s.status, s.permission_mode"
-        f" FROM session s WHERE {where} AND {which}"
+        " s.last_active_at, s.folder, s.taint, s.parent, s.status, s.permission_mode"
+        f" FROM session s WHERE {where} AND {there} AND {which}"
         " ORDER BY s.last_active_at DESC, s.id DESC LIMIT ?",
-        (*values, *sessions, limit),
+        (*values, *key, *sessions, limit),
     )
     infos = []
     for row in rows:
-        id_, name, running, lane, principal, count, created_at, used_at, *decisive = row
+        id_, name, running, lane, principal, count, created_at, used_at, folder, *decisive = row
         taint, parent, status, mode = decisive
         marks = session_marks.opened(tx, id_, principal, mode, taint)
         if marks is None and scope is not None and scope.principal is not None:
@@ -384,6 +385,7 @@ def recent(
                 *(id_, title, state, lane, principal, count, created_at, used_at),
                 taint=",".join(sorted(marks)),
                 parent=parent,
+                folder=session_folders.opened(tx, id_, folder),
             )
         )
     return infos
@@ -466,37 +468,3 @@ def _opening_words(tx: Transaction, row: Row) -> str:
     # A turn that joins several messages begins with an empty text.
     is_said = bool(message.content) and isinstance(message.content[0], Text)
     return message.text[:_TITLE_FROM_CHARS] if is_said else ""
-
-
-def recent_with_folders(tx: Transaction, limit: int, folder: str | None) -> list[SessionInfo]:
-    """Return the most recent sessions with their folders; `folder` selects sessions by folder."""
-    if folder is None:
-        return [replace(info, folder=folder_of(tx, info.id)) for info in recent(tx, limit)]
-    rows = tx.all(
-        "SELECT id FROM session WHERE substr(principal, 1, 6) <> 'agent:'"
-        " ORDER BY last_active_at DESC, id DESC LIMIT ?",
-        (_MAX_SEARCHED_SESSIONS,),
-    )
-    ids = (id_ for (id_,) in rows if folder_of(tx, id_) == folder)
-    infos = (info for id_ in ids for info in recent(tx, 1, session=id_))
-    return [replace(info, folder=folder) for info, _ in zip(infos, range(limit), strict=False)]
-
-
-def folder_of(tx: Transaction, session: str) -> str:
-    """Return the folder of the newest recent message from a terminal or an editor; '' without."""
-    rows = tx.all(
-        f"SELECT {_PAYLOAD} FROM turn t JOIN inbox i"
-        " ON i.turn_id = t.id WHERE t.session = ? ORDER BY t.id DESC, i.seq DESC LIMIT ?",
-        (session, _MAX_FOLDER_MESSAGES),
-    )
-    for channel, *rest in rows:
-        if channel != CONSOLE:
-            continue
-        try:
-            message: Mapping[str, Any] = json.loads(payload_from_row(tx, channel, *rest))
-        except SealBroken:
-            continue
-        folder = message["options"].get("cwd")
-        if isinstance(folder, str):
-            return folder
-    return ""

@@ -16,7 +16,7 @@ from gateway.store.conditions import LIVE, RUNNING, WAITING
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.conversations.choices import QUEUE, StoredChoices
 from gateway.store.repositories.conversations.sessions import SessionRow
 from gateway.store.repositories.delivery import chats, inbox
@@ -46,7 +46,7 @@ class TurnClaim:
     ended the process `MAX_ATTEMPTS` times without progress. `user_message` is what was stored for a
     new turn; `begins` is the title of a session whose first turn it is. `memory` is the memory
     snapshot of the session, `taint` its taint, `file_views` its record of seen files, and
-    `folder` the identity of the folder of its last turn.
+    `folder_identity` the identity of the folder of its last turn.
     """
 
     turn: int
@@ -66,7 +66,7 @@ class TurnClaim:
     begins: str | None = None
     memory: MemorySnapshot | None = None
     file_views: str | None = None
-    folder: str | None = None
+    folder_identity: str | None = None
 
     @property
     def reply_to(self) -> str | None:
@@ -240,6 +240,7 @@ def _begin(
     joined = list(takewhile(lambda row: joins(row[1]), waits.rows))
     messages = [message for _, message in joined]
     _take_in(tx, turn, lane, joined)
+    session_folders.note(tx, session, messages[-1])
     row = here if here is not None and here.id == session else sessions.load_row(tx, session)
     composed = reading.compose(messages, row.mode)
     user_message = _without_repeats(tx, session, composed, messages)
@@ -267,7 +268,7 @@ def _begin(
         bits=row.bits,
         memory=sessions.load_memory(tx, session) if row.last else None,
         file_views=sessions.file_views_of(tx, row),
-        folder=row.folder,
+        folder_identity=row.folder_identity,
     )
 
 
@@ -468,7 +469,7 @@ def _resume(
         bits=state.bits,
         memory=sessions.load_memory(tx, session),
         file_views=sessions.file_views_of(tx, state),
-        folder=state.folder,
+        folder_identity=state.folder_identity,
     )
 
 

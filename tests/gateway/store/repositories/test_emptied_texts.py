@@ -18,6 +18,7 @@ from agent.undo.ledger import UndoOperation, UndoResult
 from agent.undo.records import ChangeStep, FileChange
 from gateway.core.messages import OutboundPart
 from gateway.core.records import ApiAnswer, ApiRequest
+from gateway.core.session_folder import SessionFolder
 from gateway.store.cipher import SEALED_COLUMNS, Cipher
 from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
@@ -29,7 +30,12 @@ from gateway.store.repositories import (
 )
 from gateway.store.repositories.access import approvals, grants, members
 from gateway.store.repositories.access.members import Person
-from gateway.store.repositories.conversations import session_admin, sessions, transcripts
+from gateway.store.repositories.conversations import (
+    session_admin,
+    session_folders,
+    sessions,
+    transcripts,
+)
 from gateway.store.repositories.delivery import chats, inbox, outbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
@@ -71,6 +77,7 @@ class Scene:
         turns.finish_call(tx, self.turn, CALL, ToolResult("found"))
         session_admin.rename(tx, self.session, "my own name")
         sessions.set_file_views(tx, self.session, "{}")
+        session_folders.put(tx, self.session, SessionFolder("/work"))
         members.add_member(tx, OWNER, owner=True, approved_by="cli:0", now=1.0)
         members.open_request(tx, EVE, "2", b"code", (1.0, 9.0))
         outbox.put(tx, None, [OutgoingReply("t1", ROUTE, [OutboundPart("the answer")])], 1.0)
@@ -131,6 +138,7 @@ READERS: dict[str, Callable[[Scene], object]] = {
     "session.file_views": lambda s: sessions.file_views_of(
         s.tx, sessions.load_row(s.tx, s.session)
     ),
+    "session.folder": lambda s: session_folders.of_session(s.tx, s.session),
     "session.taint": lambda s: None if sessions.load_row(s.tx, s.session).mode == "ask" else READ,
     "transcript_line.line": lambda s: transcripts.lines(s.tx, s.session),
     "inbox.payload": lambda s: inbox.waiting_messages(s.tx, chat_message("x", "3").session_key),

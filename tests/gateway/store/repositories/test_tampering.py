@@ -339,7 +339,7 @@ def test_last_private_message_is_the_last_valid_one(tx: Transaction) -> None:
     assert chats.last_private_message(tx, ASKED.principal) is None
 
 
-@pytest.mark.parametrize("column", ["memory", "file_views"])
+@pytest.mark.parametrize("column", ["memory", "file_views", "folder"])
 def test_conversation_continues_without_a_changed_text(tx: Transaction, column: str) -> None:
     claim = begin(tx)
     turns.finish(tx, claim.turn, claim.session, turns.FinishedTurn([], []), 2.0)
