@@ -2,6 +2,7 @@
 
 import re
 from collections import deque
+from pathlib import Path
 
 from agent.errors import KoreError
 from agent.text.visible import escape_invisible
@@ -38,6 +39,13 @@ def whole_seconds(elapsed_s: float) -> str:
 def complaint(error: KoreError) -> str:
     """Return an error as a sentence, with the hint below it."""
     return escape_invisible(f"kore: {error}" + (f"\n      {error.hint}" if error.hint else ""))
+
+
+def home_relative(path: str, home: str | None = None) -> str:
+    """Return a path with `~` for the home folder, by default this user's."""
+    home = str(Path.home()) if home is None else home
+    is_inside = path == home or path.startswith(f"{home.rstrip('/')}/")
+    return f"~{path[len(home) :]}" if is_inside and home != "/" else path
 
 
 def one_line(text: str) -> str:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from agent.errors import ConfigError
 from agent.i18n import t
 from gateway.access.full_access import full_access_banner, new_token
-from gateway.cli.chat.one_shot import INTERRUPTED, OneShotRequest, OneShotTurn, ask_here, interrupts
+from gateway.cli.chat.one_shot import (
+    INTERRUPTED,
+    OneShotRequest,
+    OneShotTurn,
+    ask_here,
+    interrupts,
+    line_reader,
+)
 from gateway.cli.chat.project_options import project_of
 from gateway.cli.chat.service_connection import fork_session, open_connection
 from gateway.cli.folders import data_dir_of
@@ -81,9 +88,9 @@ def _run(args: argparse.Namespace) -> int:
             return asyncio.run(run_long_task(args, request, settings, home))
         if text is None:
             # It loads Rich and prompt_toolkit.
-            from gateway.cli.chat.conversation import talk
+            from gateway.cli.chat.conversation import ConsolePlaces, talk
 
-            return asyncio.run(talk(args, options, settings, home, place))
+            return asyncio.run(talk(ConsolePlaces(args, options, settings, home, place)))
         session = args.session or args.resume
         project = project_of(args, options, settings, place)
         streams = args.printed is not None
@@ -204,6 +211,7 @@ async def _once(request: OneShotRequest, settings: Settings, home: DataDir, *, f
             if forked:
                 fork = await fork_session(service, request.session, request.options.cwd)
                 request = replace(request, session=fork, latest=False)
-            return await OneShotTurn(connection, request, sys.stdout, sys.stderr, ask).run(
-                interrupted
+            turn = OneShotTurn(
+                *(connection, request, sys.stdout, sys.stderr, ask), line_reader(interrupted)
             )
+            return await turn.run(interrupted)

@@ -3,16 +3,19 @@
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.context.project.context import ProjectContext
 from agent.providers.registry import ModelConfig, window_of, with_address
+from agent.records import frozen
 from agent.security.taint.origin import is_in
 from gateway.cli.chat.one_shot import DONE
 from gateway.cli.chat.project_options import project_context, project_of
-from gateway.cli.chat.service_connection import connected_service, fork_session, service_opener
+from gateway.cli.chat.service_connection import fork_session, service_opener
 from gateway.cli.console.chat.conversation import converse
 from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
+from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.chat.repl import ReplOptions
 from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
@@ -22,36 +25,63 @@ from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import profile_models
 from gateway.core.messages import MessageOptions
+from gateway.core.session_folder import SessionFolder
 from gateway.ops.model_catalog import offers
 from gateway.runtime.paths import DataDir
-from gateway.turns.agents.profiles import origin_of, skill_catalog
+from gateway.turns.agents.profiles import agent_option, origin_of, skill_catalog
 
 
-async def talk(
-    args: argparse.Namespace,
-    options: MessageOptions,
-    settings: Settings,
-    home: DataDir,
-    place: WorkingPlace | None,
-) -> int:
+@frozen
+class ConsolePlaces:
+    """Folders in which a conversation of this terminal can work.
+
+    `options` and `place` are the person's. Another folder may define the agent of `--agent` anew.
+    """
+
+    args: argparse.Namespace
+    options: MessageOptions
+    settings: Settings
+    home: DataDir
+    place: WorkingPlace | None
+
+    def open(self, folder: SessionFolder | None = None) -> ConsolePlace:
+        """Return the parts of a conversation in another folder, or in the person's."""
+        options, settings = self.options, self.settings
+        project: ProjectContext | None = None
+        if folder is not None:
+            options = options.in_folder(folder)
+            if self.args.agent is not None:
+                agent = agent_option(self.home, settings, self.args.agent, options.cwd)
+                options = replace(options, agent=agent)
+        if folder is None or Path(folder.workspace) != settings.agent.workspace.resolve():
+            place = self.place if folder is None else None
+            project = project_of(self.args, options, settings, place)
+
+        def begin_command(command: str, show: Show) -> UserCommand:
+            return UserCommand(Shell.of(settings, options), command, show)
+
+        workdir = workdir_of(options, settings, project, self.home.root)
+        return ConsolePlace(options, project, workdir, begin_command)
+
+
+async def talk(places: ConsolePlaces) -> int:
+    args, options = places.args, places.options
     session = args.session or args.resume
     is_new = not (session or args.latest)
+    connect = service_opener(places.settings, places.home, full_access=options.full_access)
     if args.fork_session:
-        async with connected_service(settings, home, full_access=options.full_access) as service:
+        async with connect(None) as service:
             session = await fork_session(service, session or None, options.cwd)
-    project = project_of(args, options, settings, place)
-
-    def begin_command(command: str, show: Show) -> UserCommand:
-        return UserCommand(Shell.of(settings, options), command, show)
-
-    workdir = workdir_of(options, settings, project, home.root)
-    is_choice, program = args.resume == "", program_name()
+    is_folder_chosen = args.cwd is not None or options.full_access is not None
     start = ReplOptions(
-        session or None, is_new, is_choice, options, project, workdir, program, begin_command
+        session or None,
+        is_new,
+        args.resume == "",
+        places.open(),
+        None if is_folder_chosen else places.open,
+        program_name(),
     )
-
-    connect = service_opener(settings, home, full_access=options.full_access)
-    await converse(connect, start, home.root)
+    await converse(connect, start, places.home.root)
     return DONE
 
 

@@ -17,10 +17,12 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.reasons import localized
 from agent.serialization import dumps
-from agent.text.visible import escape_invisible, escape_line
+from agent.text.visible import escape_invisible
 from agent.types import Result, ToolCall
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.cli.console.chat.place import ReadLine, folder_question
+from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
@@ -45,8 +47,9 @@ _ERASE = "\r\x1b[K"
 class OneShotRequest:
     """Request for a single turn in `session`, in the latest one (`latest`), or in a new one.
 
-    An earlier session works in its own folder, unless `is_folder_chosen`. `choose_agent` returns
-    the agent of `options` as a folder defines it; None without a chosen agent.
+    An earlier session works in its own folder, unless `is_folder_chosen` or the person decides
+    otherwise. `choose_agent` returns the agent of `options` as a folder defines it; None without a
+    chosen agent.
     """
 
     text: str
@@ -163,7 +166,8 @@ class StreamedAnswer:
 class OneShotTurn:
     """Single turn: `exit_code = await OneShotTurn(line, request, out, err).run(interrupted)`.
 
-    `ask` asks a person for an approval; without it, approvals are denied.
+    `ask` asks a person for an approval; without it, approvals are denied. `read_line` reads a line
+    of the person, None when interrupted.
     """
 
     def __init__(
@@ -173,7 +177,9 @@ class OneShotTurn:
         out: TextIO,
         err: TextIO,
         ask: Ask | None = None,
+        read_line: ReadLine | None = None,
     ) -> None:
+        self._read_line = read_line
         self._connection = connection
         self._request = request
         self._out = out
@@ -232,7 +238,11 @@ class OneShotTurn:
         """Submit the message unless it is already stored, and show events until the answer."""
         lane = self._builder.lane
         if not self._has_session:
-            await self._choose_session(lane)
+            try:
+                await self._choose_session(lane)
+            except EOFError:
+                interrupted.set()
+                return
             self._has_session = True
         failure: KoreError | None = None
         async with self._service.watch(lane, None, self._delivered) as watch_events:
@@ -266,26 +276,25 @@ class OneShotTurn:
             await self._work_in_folder_of(bound)
 
     async def _work_in_folder_of(self, session: str) -> None:
-        """Send the message from the folder of the session instead of another one."""
-        options = self._message.options
-        folder = (await self._service.preview_session(session, 0, 0)).info.folder
-        if self._request.is_folder_chosen or folder is None or folder.workspace == options.cwd:
+        """Send the message from the folder of the session, unless the person chooses another."""
+        request, options = self._request, self._message.options
+        if request.is_folder_chosen:
             return
-        path = escape_line(folder.path)
-        if not await asyncio.to_thread(os.path.isdir, folder.workspace):
-            self._note(t("The folder of this session is gone: {folder}", folder=path))
+        choice = await folder_question(self._service, session, options)
+        if choice is None:
+            return
+        folder = choice.here if choice.is_gone else choice.own
+        if self._read_line is None or choice.is_gone:
+            self._note(choice.remark)
+        else:
+            folder = await choice.ask(self._read_line, self._note)
+        if folder == options.folder:
             return
         own_options = replace(options.in_folder(folder), project=None)
-        if self._request.choose_agent is not None:
-            agent = await asyncio.to_thread(self._request.choose_agent, folder.workspace)
+        if request.choose_agent is not None:
+            agent = await asyncio.to_thread(request.choose_agent, folder.workspace)
             own_options = replace(own_options, agent=agent)
         self._message = replace(self._message, options=own_options)
-        self._note(
-            t(
-                "This session continues in its own folder, {folder}. To continue here, add --cwd .",
-                folder=path,
-            )
-        )
 
     async def _reject_open_question(self, session: str) -> None:
         # A message after the question would wait for an answer that cannot come from here.
@@ -452,11 +461,42 @@ def _asked_call(approval: events.ApprovalAsked) -> events.ToolStart:
     return started_event(ToolCall("", request.tool, dict(request.arguments), ""))
 
 
+def has_terminal() -> bool:
+    """Return whether a person can be asked at this terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def line_reader(interrupted: asyncio.Event) -> ReadLine | None:
+    """Return a function that reads a line at this terminal; None without a terminal.
+
+    It raises `EOFError` at the end of the input and after Ctrl-C.
+    """
+    if not has_terminal():
+        return None
+    prompt = PlainPrompt(sys.stdin, sys.stderr)
+
+    async def read_line(question: str) -> str | None:
+        reading = asyncio.ensure_future(prompt.read(question))
+        stopping = asyncio.ensure_future(interrupted.wait())
+        try:
+            await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if not reading.done():
+            reading.cancel()
+            await asyncio.wait((reading,))
+        if interrupted.is_set():
+            raise EOFError
+        return await reading
+
+    return read_line
+
+
 def ask_here(
     interrupted: asyncio.Event,
 ) -> Ask | None:
     """Return a function that asks at this terminal; None without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not has_terminal():
         return None
     # A turn without a terminal does not need the keyboard.
     from gateway.cli.console.approvals.prompt import ask_at_terminal

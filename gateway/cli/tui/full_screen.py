@@ -1,5 +1,6 @@
 """Full-screen application of `kore tui`, with sessions in tabs."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,8 +17,10 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.version import VERSION
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, ago, help_table
+from gateway.cli.console.chat.place import ConsolePlace, FolderQuestion, folder_question
 from gateway.cli.console.input.session_picker import PickerItem
 from gateway.cli.console.output.status_line import StatusLine
+from gateway.cli.tui.folder_chooser import FolderChooser
 from gateway.cli.tui.key_footer import KeyFooter
 from gateway.cli.tui.session_chooser import SessionChooser
 from gateway.cli.tui.session_tab import SessionTab
@@ -25,6 +28,7 @@ from gateway.cli.tui.side_panel import SidePanel, whole_call
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
+from gateway.core.session_folder import SessionFolder
 from gateway.presenter.text import complaint
 
 _MAX_LISTED_SESSIONS = 500
@@ -41,7 +45,7 @@ _FOOTER_ACTIONS = (
     *("new_tab", "open_session", "step(1)", "search", "toggle_panel", "last_call"),
     *("close_tab", "pager"),
 )
-NewStatus = Callable[[], StatusLine]
+NewStatus = Callable[[ConsolePlace], StatusLine]
 
 
 class FullScreen(App[None]):
@@ -108,8 +112,10 @@ class FullScreen(App[None]):
         yield KeyFooter(_FOOTER_ACTIONS, self._escape_words)
 
     async def on_mount(self) -> None:
-        for session in self._sessions or (None,):
-            await self._add_tab(session)
+        for session in self._sessions:
+            await self._open(session)
+        if not self._sessions:
+            await self._add_tab(None)
         self.set_interval(_POLL_INTERVAL_S, self._refresh_panel)
         self.screen_change_signal.subscribe(self, lambda _: self.default_screen.refresh_bindings())
         self.default_screen.screen_layout_refresh_signal.subscribe(self, self._underline)
@@ -234,7 +240,7 @@ class FullScreen(App[None]):
             case "/new":
                 await self.action_new_tab()
             case "/help":
-                await self.push_screen(Viewer(t("Help"), help_table(self._start.workdir)))
+                await self.push_screen(Viewer(t("Help"), help_table(event.tab.place.workdir)))
             case "/output":
                 self.action_last_call()
             case "/resume" if event.rest:
@@ -266,9 +272,12 @@ class FullScreen(App[None]):
         else:
             self.exit(return_code=1)
 
-    async def _add_tab(self, session: str | None) -> None:
+    async def _add_tab(self, session: str | None, folder: SessionFolder | None = None) -> None:
+        """Add a tab that works in the person's folder, or in another one."""
         self._count += 1
-        tab = SessionTab(self._service, self._start, session, self._new_status(), self._count)
+        place = await asyncio.to_thread(self._start.open_place, folder)
+        status = self._new_status(place)
+        tab = SessionTab(self._service, self._start, place, session, status, self._count)
         if session is None and self._count == 1:
             where = f" · {self._folder}" if self._folder else ""
             tab.conversation.content.say(f"Kore {VERSION}{where}")
@@ -283,7 +292,32 @@ class FullScreen(App[None]):
             if tab.conversation.session == session:
                 self._bring_to_front(tab)
                 return
-        await self._add_tab(session)
+        try:
+            choice = await self._folder_question(session)
+        except KoreError as exc:
+            self._complain(exc)
+            choice = None
+        if choice is None:
+            await self._add_tab(session)
+            return
+
+        async def open_in(folder: SessionFolder | None) -> None:
+            if folder is not None:
+                await self._add_tab(session, folder)
+            elif self._tabs.tab_count == 0:
+                await self._add_tab(None)
+
+        await self.push_screen(FolderChooser(choice), open_in)
+
+    async def _folder_question(self, session: str) -> FolderQuestion | None:
+        """Return the folders to choose from for a session; None if it opens in the person's."""
+        if self._start.is_folder_chosen:
+            return None
+        choice = await folder_question(self._service, session, self._start.options)
+        if choice is not None and choice.is_gone:
+            self.notify(choice.remark, severity="warning", markup=False)
+            return None
+        return choice
 
     def _bring_to_front(self, tab: SessionTab) -> None:
         if tab.id is not None:

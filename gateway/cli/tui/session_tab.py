@@ -22,6 +22,7 @@ from gateway.cli.console.chat.local_commands import (
     by_hand,
     misspelt,
 )
+from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
 from gateway.cli.console.input.pastes import Pastes
@@ -70,13 +71,15 @@ class SessionTab(TabPane):
         self,
         service: Service,
         start: TabStart,
+        place: ConsolePlace,
         session: str | None,
         status: StatusLine,
         number: int,
     ) -> None:
         super().__init__(t("New"), id=f"tab-{number}")
-        self.conversation = TabConversation(service, start, session, self._take)
+        self.conversation = TabConversation(service, place, session, self._take)
         self.status = status
+        self.place = place
         self._start = start
         self._is_due = False
         self._seen_entries = 0
@@ -97,11 +100,11 @@ class SessionTab(TabPane):
 
     def _message_input(self) -> MessageInput:
         pastes = Pastes()
-        folder = self._start.options.cwd or ""
+        folder = self.place.options.cwd or ""
         history = ConsoleHistory(
-            self._start.folder / "console_history", folder, pastes.recall, pastes.whole
+            self._start.history_folder / "console_history", folder, pastes.recall, pastes.whole
         )
-        commands = Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), self._start.workdir)
+        commands = Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), self.place.workdir)
         commands.service = self.conversation.service
         return MessageInput(history, commands, pastes)
 
@@ -187,7 +190,7 @@ class SessionTab(TabPane):
         event.stop()
         text = event.text.strip() if event.text.startswith("/") else event.text
         command, _, rest = text.partition(" ")
-        begin, shell_line = self._start.begin_command, by_hand(text)
+        begin, shell_line = self.place.begin_command, by_hand(text)
         if begin is not None and shell_line is not None:
             self.say(f"! {shell_line}", "bold")
             self.run_worker(self._run(begin(shell_line, self._show_output)), group=_BY_HAND)

@@ -13,17 +13,18 @@ from agent.errors import KoreError
 from agent.events import ApprovalAsked
 from agent.records import frozen
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.chat.workdir import ConsoleWorkdir, remarks
+from gateway.cli.console.chat.place import ConsolePlace
+from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.tui.feed_content import FeedContent
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions, console_principal, route_of_session
 from gateway.core.records import SessionEvent
+from gateway.core.session_folder import SessionFolder
 
 if TYPE_CHECKING:
-    from agent.context.project.context import ProjectContext
-    from gateway.cli.console.chat.shell_escape import Show, UserCommand
+    from gateway.cli.console.chat.shell_escape import UserCommand
 
 # Interval between two attempts to reconnect to Kore.
 _POLL_INTERVAL_S = 0.5
@@ -35,18 +36,17 @@ OnEvent = Callable[[SessionEvent | None], None]
 
 @frozen
 class TabStart:
-    """Start options of a tab.
+    """Start of tabs.
 
-    `options` apply to every message. `project` builds the project context for the model, once per
-    tab. `folder` stores the input history. `begin_command` starts a command that was entered with
-    `!`; without it, such commands are unavailable.
+    `history_folder` stores the input history. `options` are those of the person's folder.
+    `open_place` returns the parts of a tab that depend on the folder: the person's (None), or
+    another one. Every session continues in the person's folder if that `is_folder_chosen`.
     """
 
-    folder: Path
+    history_folder: Path
     options: MessageOptions = MessageOptions()
-    project: "Callable[[], ProjectContext | None]" = lambda: None
-    workdir: ConsoleWorkdir | None = None
-    begin_command: "Callable[[str, Show], UserCommand] | None" = None
+    open_place: Callable[[SessionFolder | None], ConsolePlace] = lambda _: ConsolePlace()
+    is_folder_chosen: bool = False
 
 
 class TabConversation:
@@ -57,7 +57,7 @@ class TabConversation:
     """
 
     def __init__(
-        self, service: Service, start: TabStart, session: str | None, on_event: OnEvent
+        self, service: Service, place: ConsolePlace, session: str | None, on_event: OnEvent
     ) -> None:
         self.service = service
         self.session = session
@@ -67,7 +67,7 @@ class TabConversation:
         self._on_event = on_event
         # The lane is the same for all clients of the session, so that they share one queue.
         self._builder = MessageBuilder(
-            _chat_of(session), start.options, start.project(), start.workdir
+            _chat_of(session), place.options, place.project, place.workdir
         )
         self._speaking = asyncio.Lock()
         self._has_session = asyncio.Event()

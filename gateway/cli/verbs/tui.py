@@ -7,16 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
-from agent.context.project.context import ProjectContext
 from agent.errors import ConfigError
 from agent.i18n import t
-from gateway.cli.chat.conversation import workdir_of
-from gateway.cli.chat.project_options import project_of
+from gateway.cli.chat.conversation import ConsolePlaces
 from gateway.cli.chat.service_connection import service_opener
 from gateway.cli.console.chat.conversation import Connect
-from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
+from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
 from gateway.cli.project_folder import WorkingPlace, choose_place
@@ -51,20 +48,9 @@ async def _run_local(args: argparse.Namespace) -> int:
     if args.agent is not None:
         agent = agent_option(home, settings, args.agent, options.cwd)
         options = replace(options, agent=agent)
-    workdir = workdir_of(options, settings, None, home.root)
-
-    def begin_command(command: str, show: Show) -> UserCommand:
-        return UserCommand(Shell.of(settings, options), command, show)
-
-    def new_project() -> ProjectContext | None:
-        return project_of(args, options, settings, place)
-
-    start = TabStart(home.root, options, new_project, workdir, begin_command)
-
-    def new_status(model: str) -> StatusLine:
-        return StatusLine(options, model, workdir.mode, workdir.context_window, workdir.model_title)
-
-    return await _show(args, service_opener(settings, home), start, new_status, place)
+    places = ConsolePlaces(args, options, settings, home, place)
+    start = TabStart(home.root, options, places.open, is_folder_chosen=args.cwd is not None)
+    return await _show(args, service_opener(settings, home), start, place)
 
 
 async def _run_remote(args: argparse.Namespace) -> int:
@@ -72,19 +58,14 @@ async def _run_remote(args: argparse.Namespace) -> int:
     home = data_dir_of(args)
     home.ensure()
     options = MessageOptions(model=args.model, mode=args.permission_mode)
-    start = TabStart(home.root, options)
-
-    def new_status(model: str) -> StatusLine:
-        return StatusLine(options, model, args.permission_mode or "", lambda _: 0)
-
-    return await _show(args, connection_to(args), start, new_status, None)
+    start = TabStart(home.root, options, lambda _: ConsolePlace(options), is_folder_chosen=True)
+    return await _show(args, connection_to(args), start, None)
 
 
 async def _show(
     args: argparse.Namespace,
     connect: Connect,
     start: TabStart,
-    new_status: Callable[[str], StatusLine],
     place: WorkingPlace | None,
 ) -> int:
     async with kept_service(connect) as (service, keeper):
@@ -97,7 +78,15 @@ async def _show(
             sessions.append(last)
         model = str(args.model or (await service.status()).get("model"))
         folder = None if place is None else place.folder
-        full_screen = FullScreen(service, start, partial(new_status, model), sessions, folder)
+
+        def new_status(place: ConsolePlace) -> StatusLine:
+            if (workdir := place.workdir) is None:
+                return StatusLine(place.options, model, args.permission_mode or "", lambda _: 0)
+            return StatusLine(
+                *(place.options, model, workdir.mode, workdir.context_window, workdir.model_title)
+            )
+
+        full_screen = FullScreen(service, start, new_status, sessions, folder)
         # Exit when the connection to Kore has ended for good.
         keeper.add_done_callback(lambda _: full_screen.exit())
         with _signals(full_screen.exit):

@@ -14,7 +14,7 @@ from agent.errors import KoreError
 from agent.i18n import current_locale, set_locale, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, CONSOLE_COMMANDS
-from gateway.cli.console.chat.repl import Repl, ReplOptions, Resumption
+from gateway.cli.console.chat.repl import Repl, ReplOptions, Resumption, continued_place
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
@@ -42,7 +42,7 @@ async def converse(connect: Connect, start: ReplOptions, folder: Path) -> None:
         Prompt(
             folder / "console_history",
             start.options.cwd or "",
-            Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.workdir),
+            _completions(start),
             "› " if speaks_utf8(sys.stdout) else "> ",
         )
         if screen.live
@@ -69,13 +69,18 @@ async def _converse(
                 try:
                     if lost is not None:
                         screen.print(Text(await _describe_successor(service, lost), "dim"))
-                    if earlier is None and start.session is None and not start.is_new:
-                        start = await _with_last_session(service, start, screen)
-                    lease = earlier or await service.open_console(start.session, start.is_new)
-                    set_locale(lease.language or current_locale())
-                    repl = Repl(service, lease, start, screen, prompt, resumed)
-                    await repl.run()
-                    return
+                    if earlier is None:
+                        start = await _settle(service, start, screen, prompt)
+                    while True:
+                        lease = earlier or await service.open_console(start.session, start.is_new)
+                        set_locale(lease.language or current_locale())
+                        repl = Repl(service, lease, start, screen, prompt, resumed)
+                        await repl.run()
+                        if repl.successor is None:
+                            return
+                        start, earlier, resumed = repl.successor, None, None
+                        repl = None
+                        await _move(prompt, start)
                 except* ConnectionLost as group:
                     # Handle the loss outside as well, after the connection has been closed in
                     # order.
@@ -94,6 +99,32 @@ async def _converse(
         if not isinstance(lost, HandedOver):
             why = escape_invisible(str(lost))
             screen.print(Text(t("! {why}; reconnecting …", why=why), "yellow"))
+
+
+async def _settle(
+    service: Service, start: ReplOptions, screen: Screen, prompt: Prompt | PlainPrompt
+) -> ReplOptions:
+    """Return the options with the session to continue, and with the folder where it continues."""
+    if start.session is None and not start.is_new:
+        start = await _with_last_session(service, start, screen)
+    if start.session is None:
+        return start
+    place = await continued_place(service, start.session, start, screen, prompt)
+    if place is start.place:
+        return start
+    start = replace(start, place=place)
+    await _move(prompt, start)
+    return start
+
+
+async def _move(prompt: Prompt | PlainPrompt, start: ReplOptions) -> None:
+    """Complete the names of another folder."""
+    if isinstance(prompt, Prompt):
+        await prompt.move(start.options.cwd or "", _completions(start))
+
+
+def _completions(start: ReplOptions) -> Completions:
+    return Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), start.place.workdir)
 
 
 async def _with_last_session(service: Service, start: ReplOptions, screen: Screen) -> ReplOptions:

@@ -16,6 +16,7 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
 from agent.text.similar_names import similar_names
 from agent.text.visible import escape_invisible, escape_line
+from gateway.cli.console.chat.place import ReadLine
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.screen import Cell, Screen
 from gateway.commands import find_command
@@ -94,7 +95,6 @@ _SHOWN_MESSAGES = 2
 _WIDE = 72
 _MAX_PICKED_SESSIONS = 500
 _PREVIEWED = 6
-Choose = Callable[[str], Awaitable[str | None]]
 
 
 def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
@@ -156,7 +156,7 @@ class SessionCommands:
         self,
         service: Service,
         screen: Screen,
-        choose: Choose,
+        read_line: ReadLine,
         pick: "Pick | None" = None,
         folder: str | None = None,
     ) -> None:
@@ -165,7 +165,7 @@ class SessionCommands:
         self._pick = pick
         self._service = service
         self._screen = screen
-        self._choose = choose
+        self._read_line = read_line
 
     async def _list(self, limit: int) -> Sequence[SessionInfo]:
         """Return the most recent sessions, those of this folder first."""
@@ -197,11 +197,10 @@ class SessionCommands:
         self._screen.print(table if sessions else Text(t("There are no sessions yet."), "dim"))
         return sessions
 
-    async def resume(self, lane: str, name: str) -> str | None:
-        """Bind the lane to a session given by id or number, or chosen by the person.
+    async def choose(self, name: str) -> str | None:
+        """Return a session by its id or its number in the list, or let the person choose.
 
-        Returns the session id, or None if nothing was chosen. Raises `KoreError` for an unknown
-        session.
+        Returns None if nothing was chosen. Raises `KoreError` for a number outside of the list.
         """
         sessions: Sequence[SessionInfo] = ()
         if not name and self._pick is not None:
@@ -210,7 +209,7 @@ class SessionCommands:
             sessions = await self.show()
             if not sessions:
                 return None
-            name = (await self._choose(t("number or ID (empty: none) › ")) or "").strip()
+            name = (await self._read_line(t("number or ID (empty: none) › ")) or "").strip()
         if not name:
             return None
         if name.isdecimal() and len(name) <= len(str(_MAX_SHOWN_SESSIONS)):
@@ -224,9 +223,7 @@ class SessionCommands:
                     )
                 )
             name = sessions[int(name) - 1].id
-        session = await self._service.bind_session(lane, name)
-        await self.recall(session)
-        return session
+        return name
 
     async def export(self, lane: str, name: str) -> None:
         """Write the lane's session to a new file. Raises `KoreError` on failure."""

@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.text import Text
 
@@ -15,8 +15,8 @@ from agent.text.visible import escape_invisible, escape_line
 from agent.version import VERSION
 from gateway.cli.console.chat.local_commands import SessionCommands, by_hand, help_table
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.cli.console.chat.place import ConsolePlace, OpenPlace, folder_question
 from gateway.cli.console.chat.turn_screen import TurnScreen, UnsentInput
-from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.screen import Screen, speaks_utf8, to_ascii
@@ -27,28 +27,27 @@ from gateway.core.messages import MessageOptions
 from gateway.core.records import ConsoleLease
 from gateway.presenter.text import complaint
 
-if TYPE_CHECKING:
-    from agent.context.project.context import ProjectContext
-    from gateway.cli.console.chat.shell_escape import Show, UserCommand
-
 
 @frozen
 class ReplOptions:
     """Start options of a conversation.
 
     The first session is `session`, a new one (`is_new`), or else the last; `choose` lets the person
-    select.
+    select. `open_place` opens the folder of a session; without it, every session continues in
+    `place`. `lines` were typed before and are still to be run.
     """
 
     session: str | None = None
     is_new: bool = True
     choose: bool = False
-    options: MessageOptions = MessageOptions()
-    project: "ProjectContext | None" = None
-    workdir: ConsoleWorkdir | None = None
+    place: ConsolePlace = ConsolePlace()
+    open_place: OpenPlace | None = None
     command: str = "kore"
-    # Starts a command that was entered with `!`; if it is None, such commands are unavailable.
-    begin_command: "Callable[[str, Show], UserCommand] | None" = None
+    lines: Sequence[str] = ()
+
+    @property
+    def options(self) -> MessageOptions:
+        return self.place.options
 
 
 @frozen
@@ -83,18 +82,21 @@ class Repl:
         self._screen = screen
         self._prompt = prompt
         self._session = lease.session
-        speaker = MessageBuilder(lease.chat_id, start.options, start.project, start.workdir)
+        place = start.place
+        speaker = MessageBuilder(lease.chat_id, place.options, place.project, place.workdir)
         self._turn_screen = TurnScreen(
             service, speaker, screen, prompt, resumed.unanswered if resumed else ""
         )
         self._is_resumed = resumed is not None
         self._unsent: Sequence[UnsentInput] = resumed.unsent if resumed else ()
-        self._turn_screen.queued_commands.extend(resumed.lines if resumed else ())
+        self._turn_screen.queued_commands.extend(resumed.lines if resumed else start.lines)
         self._status: StatusLine | None = None
         if isinstance(prompt, Prompt):
             prompt.completions.service = service
         pick = prompt.pick if isinstance(prompt, Prompt) else None
         self._sessions = SessionCommands(service, screen, prompt.read, pick, start.options.cwd)
+        # Start of the conversation that follows this one, in another folder.
+        self.successor: ReplOptions | None = None
 
     @property
     def session(self) -> str | None:
@@ -125,7 +127,10 @@ class Repl:
         return Resumption(unsent, stage.waiting_lines, stage.unanswered)
 
     async def run(self) -> None:
-        """Run until the person leaves. Raises the errors of the service in an exception group."""
+        """Run until the person leaves, or continues in another folder (`successor`).
+
+        Raises the errors of the service in an exception group.
+        """
         facts = await self._service.status()
         own = (self._options.options.agent or {}).get("model")
         self._begin_status(str(own or facts.get("model")))
@@ -141,6 +146,8 @@ class Repl:
             if self._options.choose:
                 await self._command("/resume")
             await self._talk()
+        if self.successor is not None:
+            return
         # /new and /fork may have bound this lane to another session.
         if session := await self._service.bound_session(self._turn_screen.lane):
             await self._say_what_runs(session)
@@ -156,10 +163,11 @@ class Repl:
             )
 
     def _begin_status(self, model: str) -> None:
-        place, prompt = self._options.workdir, self._prompt
-        if place is not None and isinstance(prompt, Prompt):
+        workdir, prompt = self._options.place.workdir, self._prompt
+        if workdir is not None and isinstance(prompt, Prompt):
             status = StatusLine(
-                self._options.options, model, place.mode, place.context_window, place.model_title
+                *(self._options.options, model, workdir.mode),
+                *(workdir.context_window, workdir.model_title),
             )
             self._status = status
             self._turn_screen.footer.status = status
@@ -188,7 +196,7 @@ class Repl:
         facts = (
             f"Kore {VERSION}",
             spoken_with and t("agent {name}", name=spoken_with),
-            self._options.workdir.model_title(str(model)) if self._options.workdir else model,
+            workdir.model_title(str(model)) if (workdir := self._options.place.workdir) else model,
             self.session or (None if self._options.choose else t("new session")),
             self._options.options.start_folder
             or self._options.options.cwd
@@ -198,7 +206,7 @@ class Repl:
         self._screen.print(Text(line, "bold"))
         if (hint := status.get("model_hint")) and model == status.get("model"):
             self._screen.print(Text(escape_invisible(t(str(hint))), "yellow"))
-        if (project := self._options.project) is not None and project.remark:
+        if (project := self._options.place.project) is not None and project.remark:
             self._screen.print(Text(project.remark, "yellow"))
         if self._lease.unfinished:
             notice = t("An earlier answer is still in progress; it will appear here.")
@@ -210,7 +218,7 @@ class Repl:
 
     async def _talk(self) -> None:
         warned = False
-        while True:
+        while self.successor is None:
             await self._turn_screen.until_idle()
             if self._status is not None:
                 await self._status.refresh(self._service, self._turn_screen.lane)
@@ -237,7 +245,7 @@ class Repl:
 
     async def _command(self, text: str) -> None:
         word, _, rest = text.partition(" ")
-        begin, command = self._options.begin_command, by_hand(text)
+        begin, command = self._options.place.begin_command, by_hand(text)
         try:
             if begin is not None and command is not None:
                 await self._turn_screen.run(lambda show: begin(command, show))
@@ -245,10 +253,11 @@ class Repl:
                 await self._sessions.show()
                 self._screen.print()
             elif word == "/resume":
-                session = await self._sessions.resume(self._turn_screen.lane, rest.strip())
-                self._turn_screen.session = session or self._turn_screen.session
+                session = await self._sessions.choose(rest.strip())
+                if session is not None:
+                    await self._resume(session)
             elif word == "/help":
-                self._screen.print(help_table(self._options.workdir))
+                self._screen.print(help_table(self._options.place.workdir))
                 self._screen.print()
             elif (suggestion := self._turn_screen.misspelt(text)) is not None:
                 self._screen.print(Text(suggestion, "yellow"))
@@ -264,3 +273,37 @@ class Repl:
             self._screen.print(Text(complaint(exc), "red"))
         except (EOFError, KeyboardInterrupt):
             return
+
+    async def _resume(self, session: str) -> None:
+        """Continue a session here, or end for a conversation in the folder of the session."""
+        start = self._options
+        place = await continued_place(self._service, session, start, self._screen, self._prompt)
+        if place is not start.place:
+            lines = [*self._turn_screen.waiting_lines]
+            self.successor = replace(
+                start, session=session, is_new=False, choose=False, place=place, lines=lines
+            )
+            return
+        bound = await self._service.bind_session(self._turn_screen.lane, session)
+        self._turn_screen.session = bound
+        await self._sessions.recall(bound)
+
+
+async def continued_place(
+    service: Service,
+    session: str,
+    start: ReplOptions,
+    screen: Screen,
+    prompt: Prompt | PlainPrompt,
+) -> ConsolePlace:
+    """Return the place where a session continues: the one of `start`, or another folder.
+
+    Raises `EOFError` and `KeyboardInterrupt` of a person who does not answer.
+    """
+    if start.open_place is None:
+        return start.place
+    choice = await folder_question(service, session, start.options)
+    if choice is None:
+        return start.place
+    folder = await choice.ask(prompt.read, lambda text: screen.print(Text(text)))
+    return start.place if folder == start.options.folder else start.open_place(folder)

@@ -25,22 +25,22 @@ class ConsoleHistory(History):
     def __init__(self, path: Path, folder: str, fold: Fold = str, whole: Fold = str) -> None:
         super().__init__()
         self._path = path
-        self._folder = folder
+        self.folder = folder
         self._fold = fold
         self._whole = whole
 
     def load_history_strings(self) -> Iterable[str]:
         """Return each line once, newest first: lines of this folder, then of all others."""
         entries = list(self._entries())[-_MAX_LINES:]
-        own = [text for folder, text in reversed(entries) if folder == self._folder]
-        others = [text for folder, text in reversed(entries) if folder != self._folder]
+        own = [text for folder, text in reversed(entries) if folder == self.folder]
+        others = [text for folder, text in reversed(entries) if folder != self.folder]
         return [self._fold(text) for text in dict.fromkeys([*own, *others])]
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
             self._shorten()
             lines = "".join(f"+{line}\n" for line in self._whole(string).split("\n"))
-            folder = self._folder.replace("\n", " ")
+            folder = self.folder.replace("\n", " ")
             text = f"\n# {time.time():.0f} {folder}\n{lines}"
             # Use a single write, because several consoles may have the file open.
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -81,8 +81,9 @@ class Prompt:
         self.draft = ""
         self.completions = completions
         self.pastes = pastes = Pastes()
+        self._history = ConsoleHistory(history, folder, pastes.recall, pastes.whole)
         self._session: PromptSession[str | None] = PromptSession(
-            history=ConsoleHistory(history, folder, pastes.recall, pastes.whole),
+            history=self._history,
             completer=completions,
             complete_while_typing=True,
             key_bindings=key_bindings(pastes, self._unfold),
@@ -152,6 +153,12 @@ class Prompt:
         from gateway.cli.console.input.session_picker import Picker
 
         return await Picker(choices, preview).run(self._input, self._session.output)
+
+    async def move(self, folder: str, completions: Completions) -> None:
+        """Work in another folder."""
+        await self.completions.close()
+        self._history.folder = folder
+        self.completions = self._session.completer = completions
 
     async def close(self) -> None:
         await self.completions.close()

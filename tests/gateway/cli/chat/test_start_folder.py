@@ -115,9 +115,9 @@ async def test_session_continues_in_its_own_folder(
     session = listed[0]["id"]
     code, err = await run(place, elsewhere, "-s", session)
     assert code == 0, err
-    assert f"This session continues in its own folder, {place.work}." in err
+    assert f"This session continues in its own folder, {part}." in err
     system = str(model_server.requests[-1].body["messages"][0]["content"])
-    assert f"Relative paths start at `{place.work}`." in system
+    assert f"The person is in `{part}`, part of the project `{place.work}`" in system
     code, err = await run(place, elsewhere, "-s", session, "--cwd", ".")
     assert code == 0, err
     system = str(model_server.requests[-1].body["messages"][0]["content"])

@@ -13,7 +13,6 @@ from gateway.cli.tui.full_screen import FullScreen
 from gateway.cli.tui.session_tab import SessionTab
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.control.service import Service
-from gateway.core.messages import MessageOptions
 
 DEADLINE_S = 20
 
@@ -66,12 +65,11 @@ async def full_screen_of(
     start: TabStart | None = None,
     size: tuple[int, int] = (100, 30),
 ) -> AsyncIterator[Screens]:
-    options = MessageOptions()
-    start = start or TabStart(folder, options)
+    start = start or TabStart(folder)
     full_screen = FullScreen(
         service,
         start,
-        lambda: StatusLine(options, "model", "ask", lambda _: 1000),
+        lambda place: StatusLine(place.options, "model", "ask", lambda _: 1000),
         sessions,
         folder,
     )

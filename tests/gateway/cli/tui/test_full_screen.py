@@ -14,6 +14,7 @@ from textual.worker import WorkerFailed
 from agent.providers.base import ModelRequest
 from agent.types import Message, Text, ToolCall
 from gateway.cli.console.approvals import key_choice
+from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.tui import session_tab
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.cli.tui.key_footer import KeyFooter
@@ -22,7 +23,6 @@ from gateway.cli.tui.side_panel import SidePanel
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.tui.viewer import Viewer
 from gateway.control.service import Service
-from gateway.core.messages import MessageOptions
 from tests.gateway.cli.tui.screens import Screens, full_screen_of
 from tests.gateway.parts import running
 
@@ -338,9 +338,8 @@ async def test_shell_command_runs_locally_and_is_sent_to_the_model(tmp_path: Pat
         return "seen"
 
     shell = Shell(tmp_path, tmp_path, 10_000, Redactor())
-    start = TabStart(
-        tmp_path, MessageOptions(), begin_command=lambda line, show: UserCommand(shell, line, show)
-    )
+    place = ConsolePlace(begin_command=lambda line, show: UserCommand(shell, line, show))
+    start = TabStart(tmp_path, open_place=lambda _: place)
     async with (
         running(tmp_path, [answer]) as parts,
         full_screen_of(parts.service, tmp_path, start=start) as screens,
