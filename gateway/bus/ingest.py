@@ -28,7 +28,7 @@ from gateway.sessions.token_room import check_messages
 from gateway.store.conditions import DENIED
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.access import approvals, members
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.delivery import inbox, outbox, undecoded_updates
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
@@ -295,7 +295,7 @@ class Ingestor:
             return None
         presses: list[ButtonOutcome] = []
         entries = [self._as_command(tx, entry, presses) for entry in entries]
-        new = inbox.unknown(tx, entries)
+        new = [_in_session_folder(tx, entry) for entry in inbox.unknown(tx, entries)]
         check_messages(tx, (entry.message for entry in new))
         refusals: list[ApprovalPrompt] = []
         new = [self._as_refusal(tx, entry, refusals, arrival.now) for entry in new]
@@ -547,3 +547,20 @@ def _is_for_server(tx: Transaction, message: InboundMessage) -> bool:
 
 def _name(kind: str, message: InboundMessage) -> str:
     return f"{kind}:{message.route.lane}:{message.event_id}"
+
+
+def _in_session_folder(tx: Transaction, entry: InboxEntry) -> InboxEntry:
+    """Add the folder of its session to a message of the owner that names none.
+
+    Such messages come from the web page and from terminals on other machines.
+    """
+    message, options = entry.message, entry.message.options
+    is_named = options.folder is not None or options.full_access is not None
+    if message.channel != CONSOLE or is_named:
+        return entry
+    session = inbox.session_of_message(message) or sessions.bound_session(tx, message.session_key)
+    folder = None if session is None else session_folders.of_session(tx, session)
+    if folder is None:
+        return entry
+    options = replace(options.in_folder(folder), in_session_folder=True)
+    return replace(entry, message=replace(message, options=options))

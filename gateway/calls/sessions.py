@@ -184,7 +184,8 @@ async def queue_mode(ctx: ServiceContext, lane: str) -> QueueMode:
 
 @call(scope="read")
 async def conversation_status(ctx: ServiceContext, lane: str) -> Mapping[str, Any]:
-    """Return a lane's `session`, `model`, `mode`, `waiting` and `cost_usd`."""
+    """Return a lane's `session`, `model`, `mode`, `waiting`, `folder` (with `~` for the home folder)
+    and `cost_usd`."""
     return await ctx.database.transact(service.conversation_status, lane)
 
 

@@ -65,6 +65,7 @@ class RuntimeStatus:
             "model_is": _endpoint_text(self.models()),
             "model_hint": OFFLINE_HINT if model == OFFLINE else None,
             "workspace": str(self.workspace),
+            "home": str(Path.home()),
             "sandbox": self.sandbox,
             "exec_hosts": ", ".join(self.exec_hosts) or None,
             "language_servers": [

@@ -91,7 +91,7 @@ class Media:
 
 
 _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("auto", "unattended", "by_model"), (bool,)),
+    **dict.fromkeys(("auto", "unattended", "by_model", "in_session_folder"), (bool,)),
     **dict.fromkeys(
         ("model", "effort", "mode", "cwd", "start_folder", "session", "full_access"), (str,)
     ),
@@ -113,7 +113,9 @@ class MessageOptions:
     gave it: to any other process it is worth nothing.
 
     Added by Kore to a job or to a report: the `session` it belongs to, its `taint`, whether the
-    model has written a job (`by_model`), and the other `speakers` of a report.
+    model has written a job (`by_model`), and the other `speakers` of a report. Added to a message
+    that names no folder: the folder of its session (`in_session_folder`), which no terminal
+    describes.
     """
 
     model: str | None = None
@@ -134,6 +136,7 @@ class MessageOptions:
     session: str | None = None
     taint: tuple[Taint, ...] = ()
     by_model: bool = False
+    in_session_folder: bool = False
     speakers: tuple[Sender, ...] = ()
 
     @property

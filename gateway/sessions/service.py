@@ -12,12 +12,19 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from gateway.core.messages import console_principal
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
+from gateway.presenter.text import home_relative
 from gateway.sessions import lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import usage
-from gateway.store.repositories.conversations import choices, search, session_admin, sessions
+from gateway.store.repositories.conversations import (
+    choices,
+    search,
+    session_admin,
+    session_folders,
+    sessions,
+)
 from gateway.store.repositories.conversations.search import Scope
 from gateway.store.repositories.conversations.session_admin import SessionOwner, Status
 from gateway.store.repositories.delivery import inbox
@@ -177,14 +184,16 @@ def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
     """Return the status of a lane's conversation as JSON.
 
     It includes the chosen model and mode (None: as in the settings), the number of waiting
-    messages, and the known cost.
+    messages, the known cost, and the folder, with `~` for the home folder.
     """
     session = sessions.bound_session(tx, lane)
+    folder = session_folders.of_session(tx, session) if session else None
     totals = usage.of_session(tx, session) if session else None
     return {
         "session": session,
         "model": choices.load(tx, session).get(choices.MODEL) if session else None,
         "mode": sessions.chosen_mode(tx, session) if session else None,
         "waiting": len(inbox.waiting_messages(tx, lane)),
+        "folder": home_relative(folder.path) if folder else None,
         "cost_usd": totals.known_usd if totals is not None and totals.calls else None,
     }

@@ -102,7 +102,8 @@ class TurnRequests:
             is_resumed=claim.resumed,
             reads_workspace=not is_subagent,
             # A terminal describes its folder to the model in its messages.
-            describes_project=message.channel != CONSOLE and not is_subagent,
+            describes_project=not is_subagent
+            and (message.channel != CONSOLE or message.options.in_session_folder),
             # In mode "plan", the memory must not change.
             may_remember=is_new_request and self._permissions.mode(message, claim.mode) != "plan",
         )

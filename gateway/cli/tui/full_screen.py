@@ -16,7 +16,13 @@ from textual.widgets import Tab, TabbedContent
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.version import VERSION
-from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, ago, help_table
+from gateway.cli.console.chat.local_commands import (
+    CHAT_COMMANDS,
+    ago,
+    help_table,
+    session_label,
+    sessions_here_first,
+)
 from gateway.cli.console.chat.place import ConsolePlace, FolderQuestion, folder_question
 from gateway.cli.console.input.session_picker import PickerItem
 from gateway.cli.console.output.status_line import StatusLine
@@ -29,7 +35,7 @@ from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
 from gateway.core.session_folder import SessionFolder
-from gateway.presenter.text import complaint
+from gateway.presenter.text import complaint, home_relative
 
 _MAX_LISTED_SESSIONS = 500
 _POLL_INTERVAL_S = 2.0
@@ -169,13 +175,15 @@ class FullScreen(App[None]):
 
     async def action_open_session(self) -> None:
         try:
-            sessions = await self._service.list_sessions(_MAX_LISTED_SESSIONS)
+            workspace = self._start.options.cwd
+            sessions = await sessions_here_first(self._service, workspace, _MAX_LISTED_SESSIONS)
         except KoreError as exc:
             self._complain(exc)
             return
         now = time.time()
         choices = [
-            PickerItem(info.id, info.name, ago(now - info.last_active_at)) for info in sessions
+            PickerItem(info.id, session_label(info, workspace), ago(now - info.last_active_at))
+            for info in sessions
         ]
         await self.push_screen(SessionChooser(choices), self._open)
 
@@ -258,8 +266,9 @@ class FullScreen(App[None]):
 
     def on_side_panel_file_named(self, event: SidePanel.FileNamed) -> None:
         path = event.path
-        if self._folder is not None and path.is_relative_to(self._folder):
-            path = path.relative_to(self._folder)
+        folder = self._folder if self.tab is None else self.tab.folder or self._folder
+        if folder is not None and path.is_relative_to(folder):
+            path = path.relative_to(folder)
         text = str(path)
         self._write(f'@"{text}" ' if " " in text else f"@{text} ")
 
@@ -279,7 +288,7 @@ class FullScreen(App[None]):
         status = self._new_status(place)
         tab = SessionTab(self._service, self._start, place, session, status, self._count)
         if session is None and self._count == 1:
-            where = f" · {self._folder}" if self._folder else ""
+            where = f" · {home_relative(str(self._folder))}" if self._folder else ""
             tab.conversation.content.say(f"Kore {VERSION}{where}")
             tab.conversation.content.say(t("/help lists the commands, Ctrl-P searches them."))
         await self._tabs.add_pane(tab)
@@ -372,6 +381,7 @@ class FullScreen(App[None]):
         panel, tab = self._panel, self.tab
         if not panel.display or tab is None:
             return
+        panel.show_folder(tab.folder or self._folder)
         panel.show_calls(tab.conversation.content.calls)
         panel.show_tasks(tab.status.background)
         panel.show_window(tab.status.lines())

@@ -1,6 +1,7 @@
 """Tab of one session with its feed, its approval panel and its message input."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from prompt_toolkit.completion import Completion
@@ -127,6 +128,12 @@ class SessionTab(TabPane):
 
     def on_resize(self) -> None:
         self._approval_panel.fit(self.size.height)
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of this machine that the tab works in; None for the default."""
+        folder = self.place.options.folder
+        return None if folder is None else Path(folder.path)
 
     @property
     def state(self) -> State:

@@ -68,6 +68,13 @@ class SidePanel(Vertical):
         _fill(self.query_one("#change-list", OptionList), map(_change, self._changes))
         self._read_files()
 
+    def show_folder(self, folder: Path | None) -> None:
+        """Show the files of another folder."""
+        if folder is None or self._folder in (None, folder):
+            return
+        self._folder = folder
+        self.query_one(_ShownFiles).path = folder
+
     def show_tasks(self, names: Sequence[str]) -> None:
         text = "\n".join(f"● {escape_line(name)}" for name in names)
         self.query_one("#task-list", Static).update(text or t("Nothing runs in the background."))

@@ -19,6 +19,7 @@ from gateway.core.messages import ONCE
 from gateway.core.records import SearchHit, SessionInfo
 from gateway.core.transcript import readable
 from gateway.core.transcript_page import transcript_page
+from gateway.presenter.text import home_relative
 
 _AUTHORS = {"user": "you", "name": "its name"}
 
@@ -139,7 +140,7 @@ def _list(sessions: Sequence[SessionInfo], *, as_json: bool) -> None:
             str(s.messages),
             moment(s.last_active_at),
             _lane_label(s.lane or ""),
-            clean(s.folder.path) if s.folder else "-",
+            clean(home_relative(s.folder.path)) if s.folder else "-",
             s.name,
         )
         for s in sessions

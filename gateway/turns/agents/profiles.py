@@ -15,6 +15,7 @@ from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.core.messages import CONSOLE, InboundMessage
+from gateway.presenter.text import home_relative
 from gateway.runtime.paths import DataDir
 
 if TYPE_CHECKING:
@@ -157,8 +158,7 @@ def origin(agent: SubagentDefinition) -> str:
     """Return "built in", or the file of an agent."""
     if agent.source == BUILT_IN:
         return t("built in")
-    home = str(Path.home())
-    return f"~{agent.source[len(home) :]}" if agent.source.startswith(f"{home}/") else agent.source
+    return home_relative(agent.source)
 
 
 def tools_in_words(agent: SubagentDefinition) -> str:

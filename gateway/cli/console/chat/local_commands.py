@@ -23,6 +23,7 @@ from gateway.commands import find_command
 from gateway.commands.table import COMMANDS
 from gateway.control.service import Service
 from gateway.core.records import Excerpt, SessionInfo
+from gateway.presenter.text import home_relative
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.workdir import ConsoleWorkdir
@@ -158,23 +159,17 @@ class SessionCommands:
         screen: Screen,
         read_line: ReadLine,
         pick: "Pick | None" = None,
-        folder: str | None = None,
+        workspace: str | None = None,
     ) -> None:
-        """Sessions of `folder` are listed first."""
-        self._folder = folder
+        """Sessions of `workspace` are listed first."""
+        self._workspace = workspace
         self._pick = pick
         self._service = service
         self._screen = screen
         self._read_line = read_line
 
     async def _list(self, limit: int) -> Sequence[SessionInfo]:
-        """Return the most recent sessions, those of this folder first."""
-        recent = await self._service.list_sessions(limit)
-        if self._folder is None:
-            return recent
-        here = await self._service.list_sessions(limit, self._folder)
-        ids = {info.id for info in here}
-        return [*here, *(info for info in recent if info.id not in ids)][:limit]
+        return await sessions_here_first(self._service, self._workspace, limit)
 
     async def show(self) -> Sequence[SessionInfo]:
         sessions = await self._list(_MAX_SHOWN_SESSIONS)
@@ -254,16 +249,14 @@ class SessionCommands:
             self._screen.print(Text(t("There are no sessions yet."), "dim"))
             return None
         choices = [
-            PickerItem(info.id, self._label(info), f"{ago(now - info.last_active_at):>10}")
+            PickerItem(
+                info.id,
+                session_label(info, self._workspace),
+                f"{ago(now - info.last_active_at):>10}",
+            )
             for info in sessions
         ]
         return await pick(choices, self._first_and_last)
-
-    def _label(self, info: SessionInfo) -> str:
-        """Return the name, with the folder of a session from elsewhere."""
-        if info.folder is None or info.folder.workspace == self._folder:
-            return info.name
-        return f"{info.name} · {escape_line(info.folder.path)}"
 
     async def _first_and_last(self, session: str) -> Sequence[str]:
         """Return the first and the last messages of a session."""
@@ -304,6 +297,25 @@ class SessionCommands:
             else:
                 self._screen.print_block(renderables.markdown(excerpt.text), "dim")
         self._screen.print()
+
+
+async def sessions_here_first(
+    service: Service, workspace: str | None, limit: int
+) -> Sequence[SessionInfo]:
+    """Return the most recent sessions, those of this workspace first."""
+    recent = await service.list_sessions(limit)
+    if workspace is None:
+        return recent
+    here = await service.list_sessions(limit, workspace)
+    ids = {info.id for info in here}
+    return [*here, *(info for info in recent if info.id not in ids)][:limit]
+
+
+def session_label(info: SessionInfo, workspace: str | None) -> str:
+    """Return the name, with the folder of a session from another workspace."""
+    if info.folder is None or info.folder.workspace == workspace:
+        return info.name
+    return f"{info.name} · {escape_line(home_relative(info.folder.path))}"
 
 
 def _write(name: str, text: str) -> str:

@@ -25,7 +25,7 @@ from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions
 from gateway.core.records import ConsoleLease
-from gateway.presenter.text import complaint
+from gateway.presenter.text import complaint, home_relative
 
 
 @frozen
@@ -198,9 +198,7 @@ class Repl:
             spoken_with and t("agent {name}", name=spoken_with),
             workdir.model_title(str(model)) if (workdir := self._options.place.workdir) else model,
             self.session or (None if self._options.choose else t("new session")),
-            self._options.options.start_folder
-            or self._options.options.cwd
-            or status.get("workspace"),
+            await self._folder_label(status),
         )
         line = " · ".join(escape_line(str(fact)) for fact in facts if fact)
         self._screen.print(Text(line, "bold"))
@@ -215,6 +213,14 @@ class Repl:
         self._screen.print()
         if self.session is not None:
             await self._sessions.recall(self.session, answer_follows=bool(self._lease.unfinished))
+
+    async def _folder_label(self, status: Mapping[str, Any]) -> str:
+        """Return the folder of the conversation, or the workspace."""
+        folder = self._options.options.folder
+        if folder is None and self.session is not None:
+            folder = (await self._service.preview_session(self.session, 0, 0)).info.folder
+        path = status.get("workspace", "") if folder is None else folder.path
+        return home_relative(str(path), status.get("home"))
 
     async def _talk(self) -> None:
         warned = False

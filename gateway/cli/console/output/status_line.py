@@ -1,4 +1,4 @@
-"""Status line: model, mode, window usage, cost, queued messages and background tasks."""
+"""Status line: model, mode, window usage, cost, queued messages, background tasks, folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from agent.types import Usage
 from gateway.control.service import Service
 from gateway.core.messages import MessageOptions
 from gateway.core.records import SessionEvent
-from gateway.presenter.text import one_line
+from gateway.presenter.text import home_relative, one_line
 
 _BAR = 8
 # Minimum width in columns for the bar of the gauge.
@@ -86,6 +86,13 @@ class StatusLine:
             return "auto"
         return str(self._options.mode or self._state.get("mode") or self._mode)
 
+    @property
+    def folder(self) -> str:
+        """Folder of the conversation, '' without one."""
+        folder = self._options.folder
+        path = home_relative(folder.path) if folder else str(self._state.get("folder") or "")
+        return escape_invisible(one_line(path))
+
     def line(self, columns: int, queued: int = 0) -> str:
         """Return as many parts as fit, the most important first.
 
@@ -107,7 +114,10 @@ class StatusLine:
     def lines(self) -> list[str]:
         """Return all parts as separate lines, for a screen with enough room."""
         parts = self._parts(_WIDE, 0)
-        names = (t("model"), t("mode"), t("window"), t("cost"), t("waiting"), t("tasks"))
+        names = (
+            *(t("model"), t("mode"), t("window"), t("cost"), t("waiting"), t("tasks")),
+            t("folder"),
+        )
         return [f"{name}: {part}" for name, part in zip(names, parts, strict=True) if part]
 
     def _parts(self, columns: int, queued: int) -> list[str]:
@@ -119,6 +129,7 @@ class StatusLine:
             f"${self._cost:.2f}" if self._cost else "",
             t("{n} queued", n=queued_count) if queued_count else "",
             self._runs(),
+            self.folder,
         ]
 
     def _gauge(self, columns: int) -> str:
