@@ -1,5 +1,7 @@
 """Calls that read, follow and change sessions. A session may be named by an unambiguous prefix."""
 
+import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from agent.errors import ConfigError, KoreError
+from agent.i18n import t
 from agent.security.policy.base import PermissionMode
+from agent.text.visible import escape_line
 from agent.types import Message
 from gateway.calls.context import ServiceContext
 from gateway.control.declaration import call
@@ -25,11 +29,12 @@ from gateway.core.records import (
     SessionNews,
     SessionPreview,
 )
+from gateway.core.session_folder import SessionFolder
 from gateway.sessions import console_binding, lookup, mode_choice, service
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.event_feeds import session_events
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import choices, sessions
+from gateway.store.repositories.conversations import choices, session_folders, sessions
 from gateway.store.repositories.conversations import sessions as stored_sessions
 
 
@@ -77,11 +82,37 @@ async def follow_sessions(
         yield cast("AsyncIterator[SessionNews]", aiter(watcher))
 
 
-@call(scope="chat")
-async def create_session(ctx: ServiceContext) -> str:
-    """Create a session; returns its id."""
-    principal = console_principal()
-    session = await ctx.database.transact(stored_sessions.create_session, principal, time.time())
+@call(scope="admin")
+async def list_session_folders(ctx: ServiceContext) -> Sequence[SessionFolder]:
+    """List the folders that a new session can work in: those of earlier sessions, the last used
+    first, and trusted folders."""
+    used = await ctx.database.transact(session_folders.used, console_principal())
+    trusted = ctx.screens.settings.security.trusted_folders
+
+    def existing() -> list[SessionFolder]:
+        real = (SessionFolder(os.path.realpath(folder)) for folder in trusted)
+        folders = dict.fromkeys([*used, *real])
+        return [folder for folder in folders if os.path.isdir(folder.path)]
+
+    return await asyncio.to_thread(existing)
+
+
+@call(scope="chat", admin_arguments=("folder",))
+async def create_session(ctx: ServiceContext, folder: SessionFolder | None = None) -> str:
+    """Create a session, which works in a folder of `list_session_folders` (None: the workspace);
+    returns its id."""
+    if folder is not None and folder not in await list_session_folders(ctx):
+        raise KoreError(
+            t("{folder} is not a folder for sessions", folder=escape_line(folder.path[:200])),
+            hint=t("Work there once in a terminal, or trust it: kore trust FOLDER"),
+        )
+
+    def create(tx: Transaction) -> str:
+        session = stored_sessions.create_session(tx, console_principal(), time.time())
+        session_folders.put(tx, session, folder)
+        return session
+
+    session = await ctx.database.transact(create)
     ctx.announce(session)
     return session
 
@@ -184,8 +215,8 @@ async def queue_mode(ctx: ServiceContext, lane: str) -> QueueMode:
 
 @call(scope="read")
 async def conversation_status(ctx: ServiceContext, lane: str) -> Mapping[str, Any]:
-    """Return a lane's `session`, `model`, `mode`, `waiting`, `folder` (with `~` for the home folder)
-    and `cost_usd`."""
+    """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for
+    the home folder)."""
     return await ctx.database.transact(service.conversation_status, lane)
 
 

@@ -37,6 +37,7 @@ from gateway.core.records import (
     TaskInfo,
     WatchEvent,
 )
+from gateway.core.session_folder import SessionFolder
 
 
 class Service(Protocol):
@@ -137,9 +138,16 @@ class Service(Protocol):
         this `level`. Past events are not included: list the sessions once the stream is open."""
         ...
 
-    @call(scope="chat")
-    async def create_session(self) -> str:
-        """Create a session; returns its id."""
+    @call(scope="admin")
+    async def list_session_folders(self) -> Sequence[SessionFolder]:
+        """List the folders that a new session can work in: those of earlier sessions, the last used
+        first, and trusted folders."""
+        ...
+
+    @call(scope="chat", admin_arguments=("folder",))
+    async def create_session(self, folder: SessionFolder | None = None) -> str:
+        """Create a session, which works in a folder of `list_session_folders` (None: the
+        workspace); returns its id."""
         ...
 
     @call(scope="chat")
@@ -157,8 +165,8 @@ class Service(Protocol):
     async def list_sessions(
         self, limit: int = 50, folder: str | None = None
     ) -> Sequence[SessionInfo]:
-        """List sessions, the last used first; with `folder` (its real path) those that worked
-        there."""
+        """List sessions, the last used first; with `folder` (the real path of a workspace) those
+        that work there."""
         ...
 
     @call(scope="read")
@@ -168,8 +176,8 @@ class Service(Protocol):
 
     @call(scope="read")
     async def last_session(self, principal: str, folder: str | None = None) -> str | None:
-        """Return the open session that was used last; with `folder` (its real path) the last that
-        worked there."""
+        """Return the open session that was used last; with `folder` (the real path of a workspace)
+        the last that works there."""
         ...
 
     @call(scope="read")
@@ -189,7 +197,8 @@ class Service(Protocol):
 
     @call(scope="read")
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:
-        """Return a lane's `session`, `model`, `mode`, `waiting` and `cost_usd`."""
+        """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~`
+        for the home folder)."""
         ...
 
     @call(scope="admin")

@@ -349,6 +349,25 @@ async def test_sessions_of_a_folder_are_listed(service: Service) -> None:
     assert await service.list_sessions(folder="/another") == []
 
 
+@covers("list_session_folders", "create_session")
+async def test_session_is_created_in_a_known_folder(real_service: Service, tmp_path: Path) -> None:
+    used = tmp_path.resolve() / "used"
+    used.mkdir()
+    folder = SessionFolder(str(used))
+    chat_id, _ = await place(real_service)
+    sent = replace(message(chat_id, "here"), options=MessageOptions().in_folder(folder))
+    async with real_service.watch(sent.session_key) as events:
+        await real_service.submit(sent)
+        await until_last(events, sent.event_id)
+    assert await real_service.list_session_folders() == [folder]
+    session = await real_service.create_session(folder)
+    assert (await real_service.preview_session(session, 0, 0)).info.folder == folder
+    with pytest.raises(KoreError, match="is not a folder for sessions"):
+        await real_service.create_session(SessionFolder("/etc"))
+    used.rmdir()
+    assert await real_service.list_session_folders() == []
+
+
 @covers("search_messages", "fork_session", "rename_session", "set_session_status")
 async def test_conversation_is_searched_forked_named_and_closed(service: Service) -> None:
     chat_id, session = await place(service)

@@ -66,6 +66,7 @@ MAY_SCAN = {
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
     f"{_SQL}/conversations/sessions.py:recent": "the newest, along their index, up to the limit",
+    f"{_SQL}/conversations/session_folders.py:used": "the newest, along their index",
     f"{_SQL}/conversations/session_folders.py:read_from_messages": "once, after an upgrade",
     f"{_SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",
     f"{_SQL}/conversations/session_admin.py:_name_of_copy": "a fork: the names of a person's",
@@ -91,7 +92,7 @@ GIVEN: Given = {
     f"{_SQL}/conversations/session_admin.py": {"where": _SCOPES},
     f"{_SQL}/conversations/search.py": {"where": _SCOPES, "matches": [MATCHES]},
     f"{_SQL}/conversations/sessions.py": {
-        "where": [*_SCOPES, *_WORKSPACES],
+        "where": _SCOPES,
         "there": _WORKSPACES,
     },
     "gateway/store/sealing.py": {"sealed.table": [sealed.table for sealed in SEALED]},

@@ -50,6 +50,7 @@ async def test_token_may_call_within_its_scope(server: Served, scope: CallScope)
     [
         ("store_picture", {"data": "", "token": "bob"}),
         ("watch", {"lane": "cli:local:main", "folder": "/"}),
+        ("create_session", {"folder": {"workspace": "/", "start_folder": None}}),
     ],
 )
 async def test_admin_arguments_need_an_admin(

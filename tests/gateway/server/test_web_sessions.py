@@ -1,10 +1,13 @@
 """Session tree and branches in the browser."""
 
+import os
 from pathlib import Path
 
 from agent.types import assistant
-from tests.gateway.parts import tool_call
-from tests.gateway.server.browser import NEEDS_CHROMIUM, browser_page, log_in, say
+from gateway.core.messages import Sender
+from gateway.core.session_folder import SessionFolder
+from tests.gateway.parts import console_message, tool_call
+from tests.gateway.server.browser import NEEDS_CHROMIUM, browser_page, log_in, say, session_of
 from tests.gateway.server.served import served
 
 pytestmark = NEEDS_CHROMIUM
@@ -79,3 +82,28 @@ async def test_branch_does_not_separate_a_call_from_its_result(tmp_path: Path) -
             status, _ = await server.call("fork_session", "chat", session=session, last=last)
             statuses.append(status)
         assert statuses == [200, 400, 400, 400, 200, 400, 400]
+
+
+async def test_session_works_in_a_chosen_folder_that_the_header_names(tmp_path: Path) -> None:
+    project = tmp_path.resolve() / "project"
+    project.mkdir()
+    folder = SessionFolder(str(project))
+    async with served(tmp_path) as server, browser_page() as page:
+        owner = Sender(str(os.getuid()))
+        message = console_message("hi", sender=owner, options={"cwd": folder.workspace})
+        await server.parts.service.submit(message)
+        await server.parts.until_answered(message)
+        await log_in(page, server)
+        await page.select_option(".composer select.folder", label=str(project))
+        await say(page, "work there")
+        await page.wait_for_selector("article.kore >> text=re: work there")
+        assert await page.inner_text("header .folder") == str(project)
+        session = session_of(page)
+        assert session is not None
+        info = (await server.parts.service.preview_session(session, 0, 0)).info
+        assert info.folder == folder
+        # Another session begins in the workspace.
+        await page.click(".sidebar .new")
+        await say(page, "work anywhere")
+        await page.wait_for_selector("article.kore >> text=re: work anywhere")
+        assert await page.locator("header .folder").count() == 0

@@ -17,6 +17,7 @@ _KEY_CHARS = 32
 # Row of `meta` while folders of earlier sessions are known only from their messages.
 _FROM_MESSAGES = "folders_from_messages"
 _MAX_READ_MESSAGES = 20
+_MAX_READ_SESSIONS = 200
 _PAYLOAD = ", ".join(f"inbox.{column}" for column in PAYLOAD.split(", "))
 
 
@@ -53,6 +54,17 @@ def note(tx: Transaction, session: str, message: InboundMessage) -> None:
     folder = message.options.folder if message.channel == CONSOLE else None
     if folder is not None and folder != of_session(tx, session):
         put(tx, session, folder)
+
+
+def used(tx: Transaction, principal: str) -> list[SessionFolder]:
+    """Return the folders of a person's newest sessions, the last used first."""
+    rows = tx.all(
+        "SELECT id, folder FROM session WHERE principal = ? AND folder IS NOT NULL"
+        " ORDER BY last_active_at DESC, id DESC LIMIT ?",
+        (principal, _MAX_READ_SESSIONS),
+    )
+    folders = (opened(tx, *row) for row in rows)
+    return list(dict.fromkeys(folder for folder in folders if folder is not None))
 
 
 def in_workspace(workspace: str | None) -> tuple[str, tuple[str, ...]]:

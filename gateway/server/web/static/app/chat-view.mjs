@@ -4,6 +4,7 @@ import { Approval } from "./approval-view.mjs"
 import { download } from "./attachments.mjs"
 import { Composer, keepDraft, moveDraft } from "./composer-view.mjs"
 import { addPending, dropPending, emptyConversation, endPending, take, textOf } from "./conversation.mjs"
+import { FolderChoice, useFolders } from "./folders.mjs"
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { newId } from "./protocol.mjs"
@@ -17,7 +18,8 @@ const BLOCK_MESSAGES = 25
 // Number of the newest messages that may still change: results come after their calls.
 const UNSETTLED_MESSAGES = 100
 
-export function Chat({ connection, session, onSession, onTurn, say }) {
+export function Chat({ connection, session, onSession, onTurn, home, say }) {
+  const choice = useFolders(connection, session)
   const [latest, draw, carry] = useConversation(connection, session, onTurn, say)
   const talk = latest.current
   const begin = (id, sent) => {
@@ -48,7 +50,7 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
     addPending(latest.current, { eventId, text })
     draw()
     try {
-      const id = session ?? (await connection.until("create_session"))
+      const id = session ?? (await connection.until("create_session", choice.folder ? { folder: choice.folder } : {}))
       if (id !== session) begin(id, { eventId, text })
       await connection.until("send_message", { session: id, text, event_id: eventId, mode, media })
     } catch (error) {
@@ -100,7 +102,9 @@ export function Chat({ connection, session, onSession, onTurn, say }) {
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
     ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
-    <${Composer} connection=${connection} session=${session} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say} />
+    <${Composer} connection=${connection} session=${session} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
+      <${FolderChoice} ...${choice} home=${home} />
+    <//>
   </section>`
 }
 

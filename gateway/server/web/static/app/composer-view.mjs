@@ -13,7 +13,7 @@ const MODES = {
   auto: "Nothing is asked",
 }
 
-export function Composer({ connection, session, isRunning, send, stop, usage, history, say }) {
+export function Composer({ connection, session, isRunning, send, stop, usage, history, say, children }) {
   const [text, setText] = useDraft(session)
   const [mode, setMode] = useState("ask")
   const [isSending, setSending] = useState(false)
@@ -69,6 +69,7 @@ export function Composer({ connection, session, isRunning, send, stop, usage, hi
         <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => setMode(event.target.value)}>
           ${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${t(label)}</option>`)}
         </select>
+        ${children}
         <span class="dim usage">
           ${usage && `${(usage.usage.input + usage.usage.output).toLocaleString()} ${t("tokens")}`}
           ${cost != null && ` · $${cost.toFixed(4)}`}

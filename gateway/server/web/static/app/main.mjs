@@ -2,7 +2,9 @@
 
 import { Chat } from "./chat-view.mjs"
 import { connect, hasKey, login, logout } from "./connection.mjs"
+import { pathOf, shortPath } from "./folders.mjs"
 import { html, render, useEffect, useMemo, useRef, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t, withCode } from "./texts.mjs"
@@ -150,6 +152,7 @@ function Workbench({ onOut }) {
     <header>
       <button class="menu" ref=${menu} aria-label=${t("Sessions")} aria-expanded=${isMenuOpen} onClick=${() => setMenuOpen(!isMenuOpen)}>☰</button>
       <h1>${title}</h1>
+      ${current?.folder && html`<span class="dim folder" title=${visible(pathOf(current.folder))}>${visible(shortPath(current.folder, facts.home))}</span>`}
       <span class="dim model">${facts.model ?? ""}</span>
       <button title=${t("Theme")} aria-label=${t("Theme")} onClick=${nextTheme}>◐</button>
       <button onClick=${leave}>${t("Log out")}</button>
@@ -159,7 +162,7 @@ function Workbench({ onOut }) {
       ${OFFLINE[state] && html`<p class="offline" role="status">${t(OFFLINE[state])}</p>`}
       ${isPanel(place)
         ? html`<${Panel} key=${place} name=${place} connection=${connection} say=${say} />`
-        : html`<${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} say=${say} />`}
+        : html`<${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} home=${facts.home} say=${say} />`}
     </main>
     ${said && html`<p class=${`toast ${said.isGood ? "good" : ""}`} role="alert">${said.text}</p>`}
   </div>`

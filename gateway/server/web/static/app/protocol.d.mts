@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 19); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 20); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -166,17 +166,19 @@ export interface Calls {
   continue_upload: { arguments: { upload: string; offset: number; data: string }; result: Media | null }
   // Return a part of a file that `send_file` sent, as the file is now: file `number` (from 0) of the call `call` of message `seq`: `name`, `size`, `version`, `data`.
   read_sent_file: { arguments: { session: string; seq: number; call: string; number: number; offset?: number }; result: { [key: string]: any } }
-  // Create a session; returns its id.
-  create_session: { arguments: {}; result: string }
+  // List the folders that a new session can work in: those of earlier sessions, the last used first, and trusted folders.
+  list_session_folders: { arguments: {}; result: SessionFolder[] }
+  // Create a session, which works in a folder of `list_session_folders` (None: the workspace); returns its id.
+  create_session: { arguments: { folder?: SessionFolder | null }; result: string }
   // Stop the turns that run in a session; False when none does.
   stop_session: { arguments: { session: string }; result: boolean }
   // Reserve a console lane that no other console watches, bound to `session`, to a new session (`fresh`), or to the lane's last session.
   open_console: { arguments: { session: string | null; fresh: boolean }; result: ConsoleLease }
-  // List sessions, the last used first; with `folder` (its real path) those that worked there.
+  // List sessions, the last used first; with `folder` (the real path of a workspace) those that work there.
   list_sessions: { arguments: { limit?: number; folder?: string | null }; result: SessionInfo[] }
   // Return the session that a lane is bound to; None until its next message creates one.
   bound_session: { arguments: { lane: string }; result: string | null }
-  // Return the open session that was used last; with `folder` (its real path) the last that worked there.
+  // Return the open session that was used last; with `folder` (the real path of a workspace) the last that works there.
   last_session: { arguments: { principal: string; folder?: string | null }; result: string | null }
   // Return a session's first and last messages.
   preview_session: { arguments: { session: string; first: number; last: number }; result: SessionPreview }
@@ -184,7 +186,7 @@ export interface Calls {
   load_messages: { arguments: { session: string }; result: Message[] }
   // Return how the lane handles a message that arrives during a turn.
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" }
-  // Return a lane's `session`, `model`, `mode`, `waiting` and `cost_usd`.
+  // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for the home folder).
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
   // Bind a lane to a session (None: a new one); returns the session's id.
   bind_session: { arguments: { lane: string; session: string | null }; result: string }
@@ -596,6 +598,7 @@ export interface MessageOptions {
   session?: string | null
   taint?: ("untrusted" | "private")[]
   by_model?: boolean
+  in_session_folder?: boolean
   speakers?: Sender[]
 }
 
@@ -741,6 +744,11 @@ export interface SessionCreatedEvent {
   name?: string
 }
 
+export interface SessionFolder {
+  workspace: string
+  start_folder?: string | null
+}
+
 export interface SessionIdleEvent {
   type: "idle"
 }
@@ -756,7 +764,7 @@ export interface SessionInfo {
   last_active_at: number
   taint?: string
   parent?: string | null
-  folder?: string
+  folder?: SessionFolder | null
 }
 
 export interface SessionNews {

@@ -45,6 +45,7 @@ const WORDS = {
   "Choose a file.": ["请选择文件。", "請選擇檔案。"],
   "Files": ["文件", "檔案"],
   "Folder": ["文件夹", "資料夾"],
+  "Workspace": ["工作区", "工作區"],
   "File": ["文件", "檔案"],
   "Kore is thinking": ["Kore 正在思考", "Kore 正在思考"],
   "Level": ["级别", "層級"],

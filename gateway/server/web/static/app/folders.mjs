@@ -1,0 +1,32 @@
+// Folders that sessions work in.
+
+import { html, useEffect, useState } from "./html.mjs"
+import { visible } from "./markdown.mjs"
+import { t } from "./texts.mjs"
+
+export const pathOf = (folder) => folder.start_folder ?? folder.workspace
+
+// The path with "~" for the home folder of the server's user.
+export function shortPath(folder, home) {
+  const path = pathOf(folder)
+  return home && (path === home || path.startsWith(`${home}/`)) ? `~${path.slice(home.length)}` : path
+}
+
+// The folders for a new session, none for a token that may not choose, and the chosen one.
+export function useFolders(connection, session) {
+  const [folders, setFolders] = useState([])
+  const [folder, setFolder] = useState(null)
+  useEffect(() => {
+    setFolder(null)
+    if (!session) connection.until("list_session_folders").then(setFolders, () => {})
+  }, [session])
+  return { folders: session ? [] : folders, folder, setFolder }
+}
+
+export function FolderChoice({ folders, folder, setFolder, home }) {
+  if (!folders.length) return null
+  return html`<select class="folder" aria-label=${t("Folder")} title=${t("Folder")} value=${folders.indexOf(folder)} onChange=${(event) => setFolder(folders[event.target.value] ?? null)}>
+    <option value="-1">${t("Workspace")}</option>
+    ${folders.map((one, at) => html`<option value=${at}>${visible(shortPath(one, home))}</option>`)}
+  </select>`
+}
