@@ -46,6 +46,7 @@ from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of
 from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.cli.project_folder import WorkingPlace, find_place, limit_to_trust
 from gateway.core.messages import MessageOptions
 from gateway.core.session_folder import SessionFolder
 from gateway.core.tasks import Start, task_scope
@@ -136,14 +137,17 @@ class EditorAgent:
         )
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
-        """Return all sessions, or the sessions of a folder.
+        """Return all sessions, or the sessions of a folder and of the repository around it.
 
         Sessions that were not started in a terminal or an editor have no folder; they are listed
         under the folder of this process.
         """
-        folder = None if cwd is None else str(await asyncio.to_thread(_folder_of, cwd))
+        workspace: str | None = None
+        if cwd is not None:
+            folder = await asyncio.to_thread(_folder_of, cwd)
+            workspace = str((await asyncio.to_thread(self._place_of, folder)).workspace)
         listing = self._line.call(
-            self._lane, lambda service: service.list_sessions(_MOST_SESSIONS, folder)
+            self._lane, lambda service: service.list_sessions(_MOST_SESSIONS, workspace)
         )
         return ListSessionsResponse(
             sessions=[
@@ -213,8 +217,10 @@ class EditorAgent:
         assert self._client is not None, "connected before anything is asked"
         mode = self._options.mode if is_mode(self._options.mode) else None
         # The mode is stored with the session, so that the menu and `/mode` can change it.
-        options = replace(self._options, cwd=str(folder), mode=None)
-        project = project_context(folder, (), self._settings, self._home)
+        place = await asyncio.to_thread(self._place_of, folder)
+        options = place.apply(replace(self._options, mode=None))
+        project = project_context(place.workspace, (), self._settings, self._home)
+        project.start_folder = folder
         builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
         default = self._settings.security.modes.get("cli", "ask")
         offer = self._offer.fs or FileSystemCapabilities()
@@ -229,6 +235,12 @@ class EditorAgent:
         if before is not None:
             await before.end()
         return conversation, choices
+
+    def _place_of(self, folder: Path) -> WorkingPlace:
+        """Return the folder of an editor, with the repository around it if that is trusted."""
+        place = find_place(self._settings, self._home, folder)
+        assert place is not None, "a chosen folder is a place"
+        return limit_to_trust(place, self._settings, is_chosen=True)
 
 
 def idle_lane() -> str:

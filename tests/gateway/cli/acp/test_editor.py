@@ -165,6 +165,55 @@ async def test_sessions_of_a_folder_are_listed(setup: EditorSetup, tmp_path: Pat
         )
 
 
+def repository_part(setup: EditorSetup) -> Path:
+    """Return a folder of a repository around the project."""
+    (setup.project / ".git").mkdir()
+    part = setup.project / "part"
+    part.mkdir()
+    return part
+
+
+async def test_work_starts_in_the_folder_inside_a_trusted_repository(setup: EditorSetup) -> None:
+    part = repository_part(setup)
+    setup.set_config(security={"trusted_folders": [str(setup.project)]})
+    async with setup.open() as (_, connection, _process):
+        opened = await connection.new_session(cwd=str(part), mcp_servers=[])
+        setup.model.script("Hello.")
+        await setup.ask(connection, opened.session_id, words("hi"))
+        system = str(setup.model.requests[-1].body["messages"][0]["content"])
+        assert f"The person is in `{part}`, part of the project `{setup.project}`" in system
+        listed = (await connection.list_sessions(cwd=str(setup.project))).sessions
+        assert [item.session_id for item in listed] == [opened.session_id]
+        (listed_anywhere,) = (await connection.list_sessions()).sessions
+        assert listed_anywhere.cwd == str(part)
+
+
+async def test_loaded_session_starts_in_the_folder_of_the_editor(setup: EditorSetup) -> None:
+    part = repository_part(setup)
+    setup.set_config(security={"trusted_folders": [str(setup.project)]})
+    async with setup.open() as (_, connection, _process):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+        setup.model.script("Hello.", "Again.")
+        await setup.ask(connection, opened.session_id, words("hi"))
+        session = opened.session_id
+        await connection.load_session(cwd=str(part), session_id=session, mcp_servers=[])
+        await setup.ask(connection, session, words("again"))
+        system = str(setup.model.requests[-1].body["messages"][0]["content"])
+        assert f"The person is in `{part}`, part of the project `{setup.project}`" in system
+
+
+async def test_untrusted_repository_around_the_folder_is_not_the_workspace(
+    setup: EditorSetup,
+) -> None:
+    part = repository_part(setup)
+    async with setup.open() as (_, connection, _process):
+        opened = await connection.new_session(cwd=str(part), mcp_servers=[])
+        setup.model.script("Hello.")
+        await setup.ask(connection, opened.session_id, words("hi"))
+        system = str(setup.model.requests[-1].body["messages"][0]["content"])
+        assert f"Relative paths start at `{part}`." in system
+
+
 async def test_killed_agent_loses_nothing(setup: EditorSetup) -> None:
     async with setup.open() as (_, connection, process):
         session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
