@@ -1,19 +1,30 @@
-"""Services of this machine that commands in a sandbox may reach: loopback ports."""
+"""Services of this machine that commands in a sandbox may reach: loopback ports, Unix sockets."""
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
+from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.safe_open import open_folder_beneath
 
 _LOOPBACK = ("127.0.0.1", "::1")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/]+):([0-9]{1,5})", re.ASCII)
 # Lower ports cannot be opened in the network of a command, which has no capabilities.
 _FIRST_PORT, _LAST_PORT = 1024, 65_535
-# Docker's own ports, without and with TLS.
+_UNIX = "unix:"
+# The kernel's limit for the path of a socket.
+_MAX_PATH_BYTES = 107
+# Docker's own ports, without and with TLS, and words in the paths of sockets that lead to root.
 _ENGINE_PORTS = (2375, 2376)
+_ENGINE_PATH = re.compile(
+    "docker|podman|containerd|buildkit|crio|lxd|incus|libvirt|kubelet|systemd|dbus|snapd",
+    re.IGNORECASE,
+)
 # State and local addresses in /proc/net/tcp and tcp6.
 _LISTENING = "0A"
 _HOST_BY_ADDRESS = {
@@ -23,25 +34,34 @@ _HOST_BY_ADDRESS = {
     "0" * 24 + "01000000": "::1",
 }
 _PORT = re.compile(r"(?<![\d.])\d{4,5}(?![\d.]*\d)", re.ASCII)
+_PATH = re.compile(r"/[\w./+@-]*[\w+@-]", re.ASCII)
 _MAX_NAMED = 3
+_MAX_PATHS = 200
 
 
 @frozen
 class LocalService:
-    """Service at a port of a loopback address; its text is `127.0.0.1:5432` or `[::1]:5432`."""
+    """Service at a port of a loopback address, or at the Unix socket `path`.
 
-    host: str
-    port: int
+    Its text is `127.0.0.1:5432`, `[::1]:5432` or `unix:/run/docker.sock`.
+    """
+
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
 
     @classmethod
     def parse(cls, text: str) -> "LocalService":
-        """Parse `127.0.0.1:PORT`, `[::1]:PORT` or `localhost:PORT`, which means 127.0.0.1.
+        """Parse `127.0.0.1:PORT`, `[::1]:PORT`, `localhost:PORT`, which means 127.0.0.1, or
+        `unix:/PATH`.
 
         Raises `ValueError` with a sentence for anything else.
         """
+        if text.startswith(_UNIX):
+            return cls(path=_socket_path(text.removeprefix(_UNIX)))
         match = _ADDRESS.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text[:60]!r} is not 127.0.0.1:PORT or [::1]:PORT.")
+            raise ValueError(f"{text[:60]!r} is not 127.0.0.1:PORT, [::1]:PORT or unix:/PATH.")
         host, port = match[1].strip("[]").lower(), int(match[2])
         if host == "localhost":
             host = _LOOPBACK[0]
@@ -53,18 +73,55 @@ class LocalService:
             raise ValueError(f"{text[:60]}: the port must be {_FIRST_PORT} to {_LAST_PORT}.")
         return cls(host, port)
 
+    def resolved(self) -> "LocalService":
+        """Return the service with the real path of its socket. May block.
+
+        A text that a person has seen is resolved once, before it is shown.
+        """
+        return self if self.path is None else LocalService(path=Path(os.path.realpath(self.path)))
+
+    @contextmanager
+    def open_socket(self) -> Iterator[int]:
+        """Yield an O_PATH descriptor of its socket. Raises OSError.
+
+        No link is followed, so that what took the place of the socket is not opened.
+        """
+        assert self.path is not None, "it has a socket"
+        with open_folder_beneath(self.path.parent) as folder:
+            flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self.path.name, flags, dir_fd=folder)
+        try:
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "not a socket")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
     def __str__(self) -> str:
+        if self.path is not None:
+            return f"{_UNIX}{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_engine(self) -> bool:
-        """True if it is known to control containers, which makes its users root."""
+        """True if it is known to control containers or the system, which makes its users root."""
+        if self.path is not None:
+            return _ENGINE_PATH.search(str(self.path)) is not None
         return self.port in _ENGINE_PORTS
 
 
 def names_service(text: str) -> bool:
     """Return whether a text is meant as a local service rather than as the name of a host."""
-    return _ADDRESS.fullmatch(text) is not None
+    return text.startswith(_UNIX) or _ADDRESS.fullmatch(text) is not None
+
+
+def _socket_path(text: str) -> Path:
+    """Check the path of a socket. Raises `ValueError`."""
+    if not text.startswith("/") or os.path.normpath(text) != text or not text.isprintable():
+        raise ValueError(f"{text[:60]!r} is not the full path of a Unix socket.")
+    if len(os.fsencode(text)) > _MAX_PATH_BYTES or any(mark in text for mark in " ,"):
+        raise ValueError(f"{text[:60]!r} is too long for a Unix socket, or contains a space.")
+    return Path(text)
 
 
 def split_services(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[LocalService, ...]]:
@@ -79,7 +136,21 @@ def split_services(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[LocalSe
 
 
 def mentioned_services(text: str) -> tuple[LocalService, ...]:
-    """Return a few services of this machine whose ports are numbers in a text. May block."""
+    """Return a few services of this machine whose port or socket a text names. May block."""
+    return (*_mentioned_ports(text), *_mentioned_sockets(text))
+
+
+def _mentioned_sockets(text: str) -> tuple[LocalService, ...]:
+    services: dict[LocalService, None] = {}
+    for path in dict.fromkeys(_PATH.findall(text)[:_MAX_PATHS]):
+        with suppress(ValueError, OSError):
+            service = LocalService.parse(f"{_UNIX}{os.path.realpath(path)}")
+            with service.open_socket():
+                services[service] = None
+    return tuple(services)[:_MAX_NAMED]
+
+
+def _mentioned_ports(text: str) -> tuple[LocalService, ...]:
     ports = {int(port) for port in _PORT.findall(text)}
     own = _own_ports()
     services = {
@@ -94,24 +165,38 @@ def mentioned_services(text: str) -> tuple[LocalService, ...]:
 class OwnServices:
     """Services of Kore itself, which no command may reach.
 
-    `ports` are its ports, to which this process adds those at which it listens; `find_ports`
-    returns those of other processes of Kore.
+    `ports` and `paths` are its ports and sockets, or folders with sockets, to which this process
+    adds those at which it listens; `find_ports` returns the ports of other processes of Kore.
     """
 
     ports: tuple[int, ...] = ()
+    paths: tuple[Path, ...] = ()
     find_ports: Callable[[], Iterable[int]] = tuple
 
     def objection(self, service: LocalService) -> str | None:
         """Return why commands may not reach this service; None if they may. May block."""
-        if service.port in {*self.ports, *self.find_ports(), *_own_ports()}:
-            return f"{service} belongs to Kore itself, which no command can reach."
-        return None
+        if service.path is None:
+            is_own = service.port in {*self.ports, *self.find_ports(), *_own_ports()}
+        else:
+            real, paths = service.path.resolve(), (*self.paths, *_own_paths())
+            is_own = any(real.is_relative_to(path.resolve()) for path in paths)
+        return f"{service} belongs to Kore itself, which no command can reach." if is_own else None
 
 
 def _own_ports() -> frozenset[int]:
     """Return the ports at which this process listens."""
     own = set(_own_sockets())
     return frozenset(port for _, port, inode in _listening_sockets() if inode in own)
+
+
+def _own_paths() -> Iterator[Path]:
+    """Yield the paths of the Unix sockets of this process."""
+    own = set(_own_sockets())
+    with suppress(OSError), open("/proc/self/net/unix") as file:
+        for line in list(file)[1:]:
+            words = line.rstrip("\n").split(maxsplit=7)
+            if len(words) == 8 and words[6] in own and words[7].startswith("/"):
+                yield Path(words[7])
 
 
 def _own_sockets() -> Iterator[str]:

@@ -462,7 +462,8 @@ class SecuritySection(Section):
         tuple[LocalServiceText, ...],
         Field(max_length=32),
         Setting(
-            "services of this machine that sandboxed commands may reach, such as `127.0.0.1:5432`",
+            "services of this machine that sandboxed commands may reach, such as `127.0.0.1:5432` "
+            "or `unix:/run/docker.sock`",
             see="local-services.md",
         ),
     ] = ()

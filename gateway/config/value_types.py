@@ -280,9 +280,9 @@ def _local_service(text: str) -> str:
     from agent.security.local_services import LocalService
 
     try:
-        return str(LocalService.parse(text))
+        return str(LocalService.parse(text).resolved())
     except ValueError as exc:
-        raise ValueError("a service of this machine, such as 127.0.0.1:5432") from exc
+        raise ValueError("127.0.0.1:PORT, [::1]:PORT or unix:/PATH") from exc
 
 
 def _any_host(text: str) -> str:

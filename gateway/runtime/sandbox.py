@@ -44,9 +44,13 @@ def reachable_hosts(settings: Settings) -> tuple[str, ...]:
 
 def own_services(settings: Settings, home: DataDir) -> OwnServices:
     """Return the services of Kore, which no command may reach."""
-    listen = (settings.server.listen or "").rpartition(":")[2]
-    ports = (settings.http.port, int(listen) if listen.isdecimal() else 0)
-    return OwnServices(tuple(filter(None, ports)), lambda: _server_port(home))
+    listen = settings.server.listen or ""
+    port = listen.rpartition(":")[2]
+    ports = (settings.http.port, int(port) if port.isdecimal() else 0)
+    paths = [*off_limits(settings, home)]
+    if listen.startswith("unix:"):
+        paths.append(Path(listen.removeprefix("unix:")).expanduser())
+    return OwnServices(tuple(filter(None, ports)), tuple(paths), lambda: _server_port(home))
 
 
 def _server_port(home: DataDir) -> Iterator[int]:

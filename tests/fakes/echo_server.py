@@ -15,15 +15,18 @@ class EchoServer:
 
 
 @asynccontextmanager
-async def another_process(host: str = "127.0.0.1") -> AsyncIterator[EchoServer]:
-    """Yield a server in a process of its own: this process counts as Kore."""
+async def another_process(place: str = "127.0.0.1") -> AsyncIterator[EchoServer]:
+    """Yield a server at a host or a Unix socket, in another process: this process counts as
+    Kore."""
     program = (
         "import socket, sys\n"
-        "family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET\n"
-        "s = socket.socket(family)\n"
-        "s.bind((sys.argv[1], 0))\n"
+        "place = sys.argv[1]\n"
+        "is_unix = place.startswith('/')\n"
+        "family = socket.AF_INET6 if ':' in place else socket.AF_INET\n"
+        "s = socket.socket(socket.AF_UNIX if is_unix else family)\n"
+        "s.bind(place if is_unix else (place, 0))\n"
         "s.listen()\n"
-        "print(s.getsockname()[1], flush=True)\n"
+        "print(0 if is_unix else s.getsockname()[1], flush=True)\n"
         "while True:\n"
         "    c, _ = s.accept()\n"
         "    with c:\n"
@@ -33,7 +36,7 @@ async def another_process(host: str = "127.0.0.1") -> AsyncIterator[EchoServer]:
         "        print('visit', flush=True)\n"
     )
     process = await asyncio.create_subprocess_exec(
-        "/usr/bin/python3", "-c", program, host, stdout=asyncio.subprocess.PIPE
+        "/usr/bin/python3", "-c", program, place, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     echo = EchoServer(int(await process.stdout.readline()))

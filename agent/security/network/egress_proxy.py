@@ -14,7 +14,8 @@ from agent.security.network.proxy_connection import (
     ProxySession,
     Record,
 )
-from agent.security.sandbox.netns_listener import PROXY
+from agent.security.network.socket_supervisor import SocketSupervisor
+from agent.security.sandbox.netns_listener import PROXY, SUPERVISOR
 
 TOKEN_BYTES = 32
 BACKLOG = 128
@@ -36,6 +37,7 @@ class EgressProxy:
         self._token = b""
         self._password = ""
         self._sockets: list[socket.socket] = []
+        self._supervisor: SocketSupervisor | None = None
         self._loop = asyncio.get_running_loop()
         self._listeners: asyncio.Queue[tuple[socket.socket, LocalService | None]] = asyncio.Queue()
 
@@ -50,6 +52,8 @@ class EgressProxy:
         finally:
             serving.cancel()
             await asyncio.wait({serving})
+            if proxy._supervisor is not None:
+                proxy._supervisor.close()
             for each in proxy._sockets:
                 proxy._loop.remove_reader(each)
                 each.close()
@@ -89,9 +93,13 @@ class EgressProxy:
         self._loop.remove_reader(channel)
         with suppress(OSError):
             places, descriptors, _, _ = socket.recv_fds(channel, _MAX_LISTENERS, _MAX_LISTENERS)
+            services = [service for service in self.services if service.path is None]
             for place, descriptor in zip(places, descriptors, strict=True):
-                service = None if place == PROXY else self.services[place - 1]
-                self._use(socket.socket(fileno=descriptor), service)
+                if place == SUPERVISOR:
+                    self._supervisor = SocketSupervisor(descriptor, self.session)
+                else:
+                    service = None if place == PROXY else services[place - 1]
+                    self._use(socket.socket(fileno=descriptor), service)
 
     def _use(self, listener: socket.socket, service: LocalService | None = None) -> None:
         listener.setblocking(False)

@@ -203,6 +203,34 @@ class ProxySession:
     refusal_count: int = 0
     bytes: int = 0
 
+    async def record_host(self, where: str, reason: str) -> None:
+        """Record a connection. Raises `ProxyRefusal` if it cannot be recorded."""
+        try:
+            await self.record(where, True, reason)
+        except KoreError as exc:
+            raise ProxyRefusal(503, "the connection could not be recorded") from exc
+        self.reached_hosts.add(where)
+
+    async def record_refusal(self, where: str, refusal: ProxyRefusal) -> None:
+        self.refusal_count += 1
+        self.reason_by_refused_host[where] = str(refusal)
+        last = self.refusal_count == self.grant.limits.max_refusals
+        more = "; further requests are ignored" if last else ""
+        try:
+            await self.record(where, False, f"{refusal} (exec-hosts){more}")
+        except KoreError as exc:
+            log.error("%s was refused, and the audit log could not be written: %s", where, exc)
+
+    async def check_service(self, service: LocalService) -> None:
+        """Raise `ProxyRefusal` for a service of Kore."""
+        objection = await asyncio.to_thread(self.grant.own.objection, service)
+        if objection is not None:
+            raise ProxyRefusal(403, objection)
+
+    async def record_service(self, service: LocalService) -> None:
+        """Record a connection. Raises `ProxyRefusal` if it cannot be recorded."""
+        await self.record_host(str(service), f"{service} is one of the services (exec-local)")
+
 
 class ProxyConnection:
     """A connection between a program and its target host."""
@@ -233,7 +261,7 @@ class ProxyConnection:
                 await self._pass_to_service(request, service)
                 return
             addresses = await self._check_target(request)
-            await self._record(where, f"{where} is one of the hosts (exec-hosts)")
+            await self._usage.record_host(where, f"{where} is one of the hosts (exec-hosts)")
             async with self._open_target(request, addresses) as (reader, writer):
                 await self._pass_on(request, reader, writer)
         except ProxyRefusal as exc:
@@ -247,7 +275,7 @@ class ProxyConnection:
             async with self._open_service(service) as streams:
                 await relay((self._reader, self._writer), streams)
         except ProxyRefusal as exc:
-            await self._record_refusal(str(service), exc)
+            await self._usage.record_refusal(str(service), exc)
             reset(self._writer)
         except ConnectionError as exc:
             self._usage.reason_by_refused_host[str(service)] = str(exc)
@@ -279,11 +307,9 @@ class ProxyConnection:
         Raises `ProxyRefusal` for a service of Kore and without a record, `ConnectionError` if
         nothing answers.
         """
-        objection = await asyncio.to_thread(self._grant.own.objection, service)
-        if objection is not None:
-            raise ProxyRefusal(403, objection)
+        await self._usage.check_service(service)
         async with open_service(service) as streams:
-            await self._record(str(service), f"{service} is one of the services (exec-local)")
+            await self._usage.record_service(service)
             yield streams
 
     async def _read_request(self, token: bytes, password: str) -> ProxyRequest | None:
@@ -319,13 +345,6 @@ class ProxyConnection:
             raise ProxyRefusal(504, f"{request.host} was not resolved in time") from exc
         except ToolError as exc:
             raise ProxyRefusal(403, str(exc)) from exc
-
-    async def _record(self, where: str, reason: str) -> None:
-        try:
-            await self._usage.record(where, True, reason)
-        except KoreError as exc:
-            raise ProxyRefusal(503, "the connection could not be recorded") from exc
-        self._usage.reached_hosts.add(where)
 
     @asynccontextmanager
     async def _open_target(
@@ -412,20 +431,9 @@ class ProxyConnection:
             await writer.drain()
 
     async def _refuse(self, where: str, refusal: ProxyRefusal) -> None:
-        await self._record_refusal(where, refusal)
+        await self._usage.record_refusal(where, refusal)
         with suppress(OSError):
             await self._say(refusal.status, str(refusal))
-
-    async def _record_refusal(self, where: str, refusal: ProxyRefusal) -> None:
-        usage = self._usage
-        usage.refusal_count += 1
-        usage.reason_by_refused_host[where] = str(refusal)
-        last = usage.refusal_count == self._bounds.max_refusals
-        more = "; further requests are ignored" if last else ""
-        try:
-            await usage.record(where, False, f"{refusal} (exec-hosts){more}")
-        except KoreError as exc:
-            log.error("%s was refused, and the audit log could not be written: %s", where, exc)
 
     async def _say(self, status: int, reason: str) -> None:
         """Send a status with the reason in the first line, because many programs show only that."""

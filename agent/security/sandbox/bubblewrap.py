@@ -18,7 +18,13 @@ from agent.security.sandbox import cgroup, environment, idmapped_mounts, orphan_
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec, with_parent_watch
 from agent.security.sandbox.command_report import is_bash
 from agent.security.sandbox.environment import Toolchains
-from agent.security.sandbox.seccomp.bpf import NAMESPACED, program
+from agent.security.sandbox.seccomp.bpf import (
+    NAMESPACED,
+    NAMESPACED_WITH_UNIX,
+    SUPERVISED_SOCKETS,
+    program,
+    supervise_only,
+)
 from agent.security.sandbox.session_network import SessionNetwork
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import USER, is_root
@@ -111,7 +117,8 @@ class Bubblewrap:
             setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
-            setup.arguments += ["--seccomp", str(setup.add_data(program(NAMESPACED)))]
+            rules = NAMESPACED_WITH_UNIX if _unix_services(job) else NAMESPACED
+            setup.arguments += ["--seccomp", str(setup.add_data(program(rules)))]
             enter: tuple[str, ...] = ()
             if job.network is None:
                 setup.arguments.append("--unshare-net")
@@ -199,8 +206,9 @@ class Bubblewrap:
         start = ["setsid", shell, "-c", job.command]
         if job.egress is not None:
             channel, password, direct_names = job.egress.channel()
-            services = " ".join(map(str, job.egress.services))
-            words = [str(setup.own(channel)), password, ",".join(direct_names), services]
+            addresses = " ".join(str(each) for each in job.egress.services if each.path is None)
+            code = supervise_only(SUPERVISED_SOCKETS).hex() if _unix_services(job) else ""
+            words = [str(setup.own(channel)), password, ",".join(direct_names), addresses, code]
             start = ["setsid", *self._listener_command(), *words, shell, job.command]
         if job.report is not None and is_bash(shell):
             start = job.report.wrapped(start, shell)
@@ -375,6 +383,12 @@ class Bubblewrap:
             raise ToolError(
                 "The control group that limits the command could not be created."
             ) from exc
+
+
+def _unix_services(job: SandboxCommand) -> bool:
+    """Return whether the command may reach a Unix socket of this machine."""
+    services = () if job.egress is None else job.egress.services
+    return any(service.path is not None for service in services)
 
 
 def _root_of(path: Path, roots: Iterable[Path]) -> Path:

@@ -2,22 +2,28 @@
 
 One listens for requests to the proxy, if there is a password; the program sets the proxy variables,
 with the password, which other commands in the same network do not know. The others listen at the
-addresses of local services. The text of this module runs as
-`python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SERVICES SHELL COMMAND` in the sandbox, and is then
-replaced by the command. SERVICES are addresses such as `127.0.0.1:5432 [::1]:8000`.
+addresses of local services. With a FILTER, in hexadecimal, Kore makes the calls that it supervises.
+The text of this module runs as
+`python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SERVICES FILTER SHELL COMMAND` in the sandbox, and
+is then replaced by the command. SERVICES are addresses such as `127.0.0.1:5432 [::1]:8000`.
 """
 
 import _socket
 import os
 import sys
 
+# Numbers of the descriptors that are passed; the others are numbers of services.
 PROXY = 0
+SUPERVISOR = 255
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 
 
 def main() -> None:
-    number, password, direct_names, services, shell, command = sys.argv[1:]
+    number, password, direct_names, services, filter_code, shell, command = sys.argv[1:]
     channel = _socket.socket(fileno=int(number))
     listeners = _service_listeners(services.split())
+    passed = []
     if password:
         proxy = _listen("127.0.0.1", 0)
         address = f"http://kore:{password}@127.0.0.1:{proxy.getsockname()[1]}"
@@ -25,14 +31,15 @@ def main() -> None:
             os.environ[name] = os.environ[name.upper()] = address
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = direct_names
         listeners.append((PROXY, proxy))
-    if listeners:
-        descriptors = b"".join(
-            listener.fileno().to_bytes(4, sys.byteorder) for _, listener in listeners
-        )
-        places = bytes(place for place, _ in listeners)
+    passed += [(place, listener.detach()) for place, listener in listeners]
+    if filter_code:
+        passed.append((SUPERVISOR, _supervise(bytes.fromhex(filter_code))))
+    if passed:
+        descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for _, fd in passed)
+        places = bytes(place for place, _ in passed)
         channel.sendmsg([places], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)])
-    for _, listener in listeners:
-        listener.close()
+    for _, fd in passed:
+        os.close(fd)
     channel.close()
     os.execv(shell, [shell, "-c", command])  # noqa: S606 - it is a shell
 
@@ -53,6 +60,25 @@ def _service_listeners(services: list[str]) -> list[tuple[int, _socket.socket]]:
         except OSError:
             continue
     return listeners
+
+
+def _supervise(code: bytes) -> int:
+    """Install a filter, and return the descriptor that receives the supervised calls."""
+    import ctypes
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    program = Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+    call = _SECCOMP[os.uname().machine]
+    # Without the second flag, which Linux 5.19 has, a signal repeats a call.
+    for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
+        fd: int = libc.syscall(call, _SET_FILTER, flags, ctypes.byref(program))
+        if fd >= 0:
+            return fd
+    raise OSError(ctypes.get_errno(), "the filter cannot be installed")
 
 
 def _listen(host: str, port: int) -> _socket.socket:

@@ -67,7 +67,7 @@ def wanted_hosts(
 def _service(word: str, own: OwnServices) -> str:
     """Return a local service in its canonical form. Raises `ToolError`."""
     try:
-        service = LocalService.parse(word)
+        service = LocalService.parse(word).resolved()
     except ValueError as exc:
         raise ToolError(f"network: {exc}") from exc
     if (objection := own.objection(service)) is not None:

@@ -86,12 +86,9 @@ def _network_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
     # Under Landlock, no kind of socket can be opened.
     refusal = _NOT_PERMITTED if end.denies else _REFUSED
     has_attempt = attempts is None or attempts.refused > 0
-    if end.has_failed and end.services and has_attempt and refusal.search(output):
-        services = " ".join(end.services)
-        yield (
-            load_prompt("sandbox/own_network"),
-            render_prompt("sandbox/ask_service", services=services),
-        )
+    ports = [name for name in end.services if not _is_socket(name)]
+    if end.has_failed and ports and has_attempt and refusal.search(output):
+        yield load_prompt("sandbox/own_network"), _ask_for(ports)
         return
     if attempts is None:
         # Under Landlock, no kind of socket can be opened.
@@ -113,12 +110,15 @@ def _network_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
 
 def _file_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
     """Yield at most one remark about files, programs or Unix sockets."""
+    sockets = [name for name in end.services if _is_socket(name)]
     if not end.has_failed:
         refused = _READ_ONLY_LINE.search(output) or (end.denies and _DENIED_LINE.search(output))
         if refused and not end.read_only:
             yield load_prompt("sandbox/unwritable"), load_prompt("sandbox/leave")
     elif hidden := _hidden_program(end):
         yield render_prompt("sandbox/no_program", program=str(hidden)), load_prompt("sandbox/leave")
+    elif not end.denies and sockets and (_DOCKER.search(output) or _NOT_PERMITTED.search(output)):
+        yield load_prompt("sandbox/unix_socket"), _ask_for(sockets)
     elif _DOCKER.search(output) or (not end.denies and _is_refused_socket(output)):
         yield load_prompt("sandbox/unix_socket"), load_prompt("sandbox/leave")
     elif (
@@ -129,6 +129,14 @@ def _file_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
         yield load_prompt("sandbox/unwritable"), load_prompt("sandbox/leave")
     elif program := _outside_program(output):
         yield render_prompt("sandbox/no_program", program=program), load_prompt("sandbox/leave")
+
+
+def _is_socket(service: str) -> bool:
+    return service.startswith("unix:")
+
+
+def _ask_for(services: Sequence[str]) -> str:
+    return render_prompt("sandbox/ask_service", services=" ".join(services))
 
 
 def _is_refused_socket(output: str) -> bool:

@@ -83,9 +83,9 @@ def checked(result: int) -> int:
     return result
 
 
-_RECEIVE, _SEND = 0xC0502100, 0xC0182101
-_NOTICE = struct.Struct("<QIIiIQ6Q")
-_ANSWER = struct.Struct("<QqiI")
+RECEIVE, SEND = 0xC0502100, 0xC0182101
+NOTICE = struct.Struct("<QIIiIQ6Q")
+ANSWER = struct.Struct("<QqiI")
 _HERE, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
 _NOW, _OMIT = (1 << 30) - 1, (1 << 30) - 2
 
@@ -129,13 +129,13 @@ class CallBroker:
 
     def answer(self) -> bool:
         """Answer the next call. Return False when there can be no more."""
-        notice = bytearray(_NOTICE.size)
+        notice = bytearray(NOTICE.size)
         try:
-            fcntl.ioctl(self._listener, _RECEIVE, notice)
+            fcntl.ioctl(self._listener, RECEIVE, notice)
         except OSError as exc:
             # The calling process was killed.
             return exc.errno in (errno.ENOENT, errno.EINTR)
-        number, pid, _, call_number, _, _, *arguments = _NOTICE.unpack(notice)
+        number, pid, _, call_number, _, _, *arguments = NOTICE.unpack(notice)
         call, caller = self._calls[call_number], TracedProcess(self._listener, number, pid)
         if self._connect_broker is not None and call == "connect":
             self._connect_broker.connect(
@@ -154,7 +154,7 @@ class CallBroker:
 
     def _send(self, number: int, code: int, value: int = 0) -> bool:
         try:
-            fcntl.ioctl(self._listener, _SEND, _ANSWER.pack(number, value, code, 0))
+            fcntl.ioctl(self._listener, SEND, ANSWER.pack(number, value, code, 0))
         except OSError as exc:
             return exc.errno in (errno.ENOENT, errno.EINTR)
         return True

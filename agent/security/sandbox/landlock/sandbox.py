@@ -112,6 +112,8 @@ class Landlock:
         if job.egress is not None and not self.supports_egress:
             raise ToolError(load_prompt("sandbox/no_way_out"))
         for service in () if job.egress is None else job.egress.services:
+            if service.path is not None:
+                raise ToolError(render_prompt("sandbox/no_unix", service=service))
             if ":" in service.host:
                 raise ToolError(render_prompt("sandbox/no_ipv6", service=service))
         with ExitStack() as stack:

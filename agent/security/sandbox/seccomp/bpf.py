@@ -129,9 +129,20 @@ _PAIRS = (
 
 # A Unix socket in the workspace leads to the outside program that listens there, across network
 # namespaces.
+_FAMILIES = (_AF_INET, _AF_INET6, _AF_NETLINK)
 NAMESPACED = FilterRules(
-    tests=(ArgumentTest("socket", 0, "only", (_AF_INET, _AF_INET6, _AF_NETLINK)), *_PAIRS),
+    tests=(ArgumentTest("socket", 0, "only", _FAMILIES), *_PAIRS),
 )
+# For a command that may reach a Unix socket: Kore makes its connections (`SUPERVISED_SOCKETS`). Of
+# these families only that of Unix sockets is odd; a datagram would need no connection.
+NAMESPACED_WITH_UNIX = FilterRules(
+    tests=(
+        ArgumentTest("socket", 0, "only", (_AF_UNIX, *_FAMILIES)),
+        ArgumentTest("socket", 1, "only", (_STREAM, _SEQPACKET), 0xF, (0, _AF_UNIX)),
+        *_PAIRS,
+    ),
+)
+SUPERVISED_SOCKETS = ("bind", "connect")
 
 
 # Sockets that can only connect, which is supervised. Sending with MSG_FASTOPEN also connects.
@@ -185,8 +196,13 @@ def rules_beyond_landlock(abi: int, *, connects: bool = False) -> FilterRules:
 
 def supervised_calls(rules: FilterRules, machine: str | None = None) -> dict[int, str]:
     """Return the names of supervised calls by number for an architecture."""
+    return call_numbers(rules.supervised, machine)
+
+
+def call_numbers(names: Sequence[str], machine: str | None = None) -> dict[int, str]:
+    """Return the names of calls by number for an architecture."""
     column = list(ARCHITECTURES).index(machine or os.uname().machine)
-    numbers = {name: NUMBERS[name][column] for name in rules.supervised}
+    numbers = {name: NUMBERS[name][column] for name in names}
     return {number: name for name, number in numbers.items() if number is not None}
 
 
@@ -222,6 +238,14 @@ def allow_only(calls: tuple[str, ...], machine: str | None = None) -> bytes:
         return b""
     allowed = _answer_calls(calls, _ALLOW, _column(machine))
     return b"".join([*_load_number(machine), *allowed, _refuse(errno.EPERM)])
+
+
+@cache
+def supervise_only(calls: tuple[str, ...], machine: str | None = None) -> bytes:
+    """Return a filter that supervises these calls, and allows all others."""
+    machine = machine or os.uname().machine
+    steps = [*_load_number(machine), *_answer_calls(calls, _ASK, _column(machine))]
+    return b"".join([*steps, _step(_RETURN, _ALLOW)])
 
 
 def _column(machine: str) -> int:

@@ -111,7 +111,7 @@ async def test_port_of_kore_is_refused_before_a_question(
 ) -> None:
     with pytest.raises(ToolError, match="belongs to Kore itself"):
         await tool(box).plan({"command": "ls", "network": f"127.0.0.1:{own_port}"}, call)
-    configured = tool(box, own_services=OwnServices((5000,), lambda: [6000]))
+    configured = tool(box, own_services=OwnServices((5000,), find_ports=lambda: [6000]))
     for port in (5000, 6000):
         with pytest.raises(ToolError, match="belongs to Kore itself"):
             await configured.plan({"command": "ls", "network": f"localhost:{port}"}, call)

@@ -1,0 +1,164 @@
+"""Supervisor of the sockets of a command that may reach Unix sockets of this machine.
+
+A filter intercepts `connect` and `bind` (seccomp_unotify(2)). Kore makes the call itself, on the
+command's own socket: a command that replaced the socket or the address after a check would gain
+nothing. A Unix socket connects to a granted service only, and is never bound; other sockets belong
+to the command's own network, where Kore changes nothing.
+"""
+
+import asyncio
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agent.records import frozen
+from agent.security.local_services import LocalService
+from agent.security.network.proxy_connection import ProxyRefusal, ProxySession
+from agent.security.sandbox.landlock.call_broker import (
+    ANSWER,
+    NOTICE,
+    RECEIVE,
+    SEND,
+    TracedProcess,
+    checked,
+)
+from agent.security.sandbox.seccomp.bpf import SUPERVISED_SOCKETS, call_numbers
+
+_MAX_ADDRESS_BYTES = 128
+_MAX_THREADS = 16
+_CONNECT_TIMEOUT_S = 30
+_FAMILY = struct.Struct("<H")
+_TIMEOUT = struct.Struct("ll")  # struct timeval
+
+T = TypeVar("T")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@frozen
+class _SocketCall:
+    """A supervised call: the caller's socket, duplicated, and the address."""
+
+    name: str
+    socket: socket.socket
+    address: bytes
+
+
+class SocketSupervisor:
+    """Makes the supervised calls that arrive at `listener`, which it closes in the end."""
+
+    def __init__(self, listener: int, session: ProxySession) -> None:
+        self._listener = listener
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(_MAX_THREADS, "supervised socket")
+        self._names = call_numbers(SUPERVISED_SOCKETS)
+        self._open: set[socket.socket] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop.add_reader(listener, self._receive)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._listener)
+        for task in self._tasks:
+            task.cancel()
+        # A call may wait for a peer that does not answer.
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        os.close(self._listener)
+
+    def _receive(self) -> None:
+        notice = bytearray(NOTICE.size)
+        try:
+            fcntl.ioctl(self._listener, RECEIVE, notice)
+        except OSError as exc:
+            if exc.errno not in (errno.ENOENT, errno.EINTR):
+                self._loop.remove_reader(self._listener)
+            return
+        task = self._loop.create_task(self._serve(notice))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, notice: bytearray) -> None:
+        number, pid, _, call, _, _, *arguments = NOTICE.unpack(notice)
+        error = 0
+        try:
+            work = self._in_thread(self._read, number, pid, self._names[call], arguments)
+            await self._make(await work)
+        except OSError as exc:
+            error = exc.errno or errno.EPERM
+        with suppress(OSError):
+            fcntl.ioctl(self._listener, SEND, ANSWER.pack(number, 0, -error, 0))
+
+    def _read(self, number: int, pid: int, name: str, arguments: list[int]) -> _SocketCall:
+        caller = TracedProcess(self._listener, number, pid)
+        descriptor, address_at, size = arguments[:3]
+        address = caller.memory(address_at, min(size & 0xFFFFFFFF, _MAX_ADDRESS_BYTES))
+        return _SocketCall(name, socket.socket(fileno=caller.duplicate(descriptor)), address)
+
+    async def _make(self, call: _SocketCall) -> None:
+        self._open.add(call.socket)
+        try:
+            if call.socket.family != socket.AF_UNIX:
+                function = _libc.bind if call.name == "bind" else _libc.connect
+                await self._in_thread(_invoke, function, call.socket, call.address)
+            elif call.name == "bind":
+                raise PermissionError(errno.EPERM, "Unix sockets are not bound")
+            else:
+                await self._reach(call.socket, await self._in_thread(_path_of, call.address))
+        finally:
+            self._open.discard(call.socket)
+            call.socket.close()
+
+    async def _reach(self, own: socket.socket, path: Path) -> None:
+        """Connect a socket to the service at this real path, and record it. Raises `OSError`."""
+        session = self._session
+        service = LocalService(path=path)
+        if service not in session.grant.services:
+            raise PermissionError(errno.EPERM, "not granted")
+        try:
+            await session.check_service(service)
+            await self._in_thread(_connect, own, service)
+            # The program learns of the connection only after this.
+            await session.record_service(service)
+        except ProxyRefusal as exc:
+            await session.record_refusal(str(service), exc)
+            with suppress(OSError):
+                own.shutdown(socket.SHUT_RDWR)
+            raise PermissionError(errno.EPERM, str(exc)) from exc
+
+    async def _in_thread(self, work: Callable[..., T], *values: Any) -> T:
+        return await self._loop.run_in_executor(self._threads, work, *values)
+
+
+def _path_of(address: bytes) -> Path:
+    """Return the real path that a Unix address names. Raises `OSError`."""
+    text = address[_FAMILY.size :].split(b"\0")[0]
+    if not text.startswith(b"/"):
+        raise PermissionError(errno.EPERM, "not a full path")
+    return Path(os.path.realpath(os.fsdecode(text)))
+
+
+def _connect(own: socket.socket, service: LocalService) -> None:
+    """Connect to a service, and wait only so long for one that is busy."""
+    timeout = own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.size)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.pack(_CONNECT_TIMEOUT_S, 0))
+    try:
+        with service.open_socket() as descriptor:
+            path = f"/proc/self/fd/{descriptor}".encode()
+            _invoke(_libc.connect, own, _FAMILY.pack(socket.AF_UNIX) + path + b"\0")
+    finally:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+
+def _invoke(function: Callable[..., int], own: socket.socket, address: bytes) -> None:
+    checked(function(own.fileno(), address, len(address)))
