@@ -14,7 +14,7 @@ from agent.records import frozen
 # Allow once, in this session, from now on (exactly these arguments in this folder), or deny.
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
-# A lasting answer covers exactly this call, its command with any arguments, or the hosts that it
+# A lasting answer covers exactly this call, its commands with any arguments, or the hosts that it
 # requests.
 Scope = Literal["call", "prefix", "network"]
 
@@ -60,10 +60,10 @@ class VisibleEffects:
     `folder` is the working folder of a command, `contents` a hash of the scripts that it runs (None
     if there are none), `confinement` a description of its confinement; an answer is bound to these.
     `unbound` names a program that may run files to which no answer is bound, so that no answer
-    about exactly this call lasts. `prefix` is the part of the command that may be allowed with any
-    arguments; with `network`, a lasting answer covers these hosts, not the command. `home_settings`
-    names files of earlier commands that may influence the command; their contents are part of
-    `confinement`.
+    about exactly this call lasts. `prefixes` are the parts of the command that may be allowed with
+    any arguments; with `network`, a lasting answer covers these hosts, not the command.
+    `home_settings` names files of earlier commands that may influence the command; their contents
+    are part of `confinement`.
     """
 
     command: str | None = field(default=None, kw_only=True)
@@ -73,7 +73,7 @@ class VisibleEffects:
     contents: str | None = field(default=None, kw_only=True)
     unbound: str | None = field(default=None, kw_only=True)
     confinement: str | None = field(default=None, kw_only=True)
-    prefix: CommandPrefix | None = field(default=None, kw_only=True)
+    prefixes: tuple[CommandPrefix, ...] = field(default=(), kw_only=True)
     network: tuple[str, ...] = field(default=(), kw_only=True)
     home_settings: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -92,6 +92,10 @@ class ApprovalRequest(VisibleEffects):
     call_id: str = ""
     rule: str = ""
     server_question: ServerQuestion | None = None
+
+    @property
+    def prefix_names(self) -> str:
+        return ", ".join(dict.fromkeys(map(str, self.prefixes)))
 
     @classmethod
     def about(cls, effects: VisibleEffects, **facts: Any) -> "ApprovalRequest":

@@ -139,7 +139,7 @@ class Authorizer:
             replace(
                 plan,
                 diff=plan.diff and self.redactor.clean(plan.diff),
-                prefix=plan.prefix if _may_have_prefix(decision) else None,
+                prefixes=plan.prefixes if _may_have_prefix(decision) else (),
             ),
             tool=tool.name,
             arguments=args,

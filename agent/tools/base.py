@@ -392,6 +392,7 @@ class EffectPlan(VisibleEffects):
     them that a person has to allow. `read_only`: the command would run with a read-only workspace;
     `CallContext` passes this to `run`. `outside_reason` is the reason to run it outside of the
     sandbox. In the `writable_folders`, changes count as changes of the workspace.
+    `has_own_network`: it reaches nothing but commands of its conversation at 127.0.0.1.
     """
 
     reads: tuple[Path, ...] = ()
@@ -400,6 +401,7 @@ class EffectPlan(VisibleEffects):
     hosts: tuple[str, ...] = ()
     read_only: bool = False
     outside_reason: str | None = None
+    has_own_network: bool = False
     executables: tuple[Path, ...] = ()
     deletion: Deletion | None = None
     writable_folders: tuple[Path, ...] = ()
@@ -432,6 +434,7 @@ class EffectPlan(VisibleEffects):
             read_only=self.read_only,
             outside_reason=self.outside_reason,
             network=self.network,
+            has_own_network=self.has_own_network,
             deletion=self.deletion,
             taint=taint,
             traits=traits,

@@ -255,8 +255,8 @@ class ApprovalCoordinator:
 
 
 def _prefix_of(approval: ApprovalPrompt) -> str | None:
-    """Return the prefix that the answer covers, if any."""
-    return str(approval.request.prefix) if approval.scope == "prefix" else None
+    """Return the prefixes that the answer covers, if any."""
+    return approval.request.prefix_names if approval.scope == "prefix" else None
 
 
 @frozen

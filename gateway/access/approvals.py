@@ -21,7 +21,7 @@ from gateway.core.approval import (
     fingerprint,
     network_fingerprints,
     new_nonce,
-    prefix_fingerprint,
+    prefix_fingerprints,
     read_press,
     title_of,
     verdict,
@@ -104,8 +104,7 @@ class ApprovalService:
             args_hash=fingerprint(request, context.root, diff=True),
             grant_hash=_grant_hash(request, context),
             unchanged=request.diff == "",
-            prefix=request.prefix,
-            prefix_hash=prefix_fingerprint(request, context.root),
+            prefixes=prefix_fingerprints(request, context.root),
             network=network_fingerprints(request, context.root),
         )
         decision = approvals.find_decision(tx, key)
@@ -480,7 +479,7 @@ def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
     scope: Scope = "call"
     if lasts and approval.request.network:
         scope = "network"
-    elif lasts and approval.request.prefix is not None and reply.scope == "prefix":
+    elif lasts and approval.request.prefixes and reply.scope == "prefix":
         scope = "prefix"
     return replace(approval, words=words, scope=scope)
 

@@ -121,15 +121,15 @@ def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
     return hashlib.sha256(dumps(bound).encode()).hexdigest()
 
 
-def prefix_fingerprint(request: ApprovalRequest, root: Path) -> str | None:
-    """Return a hash of what an answer for any arguments is bound to: tool, prefix, contents of its
-    scripts, confinement and `root`; None without a prefix."""
-    prefix = request.prefix
-    if prefix is None:
-        return None
-    confinement = request.confinement
-    bound = ["prefix", request.tool, prefix.words, prefix.contents, str(root), confinement]
-    return hashlib.sha256(dumps(bound).encode()).hexdigest()
+def prefix_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]:
+    """Return each prefix of the request by a hash of what an answer for any arguments is bound to:
+    tool, prefix, contents of its scripts, confinement and `root`."""
+    tool, confinement = request.tool, request.confinement
+    bound = {
+        dumps(["prefix", tool, prefix.words, prefix.contents, str(root), confinement]): str(prefix)
+        for prefix in request.prefixes
+    }
+    return {hashlib.sha256(text.encode()).hexdigest(): name for text, name in bound.items()}
 
 
 def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]:
@@ -196,8 +196,8 @@ def verdict(approval: ApprovalPrompt, *, names: bool = True) -> str:
     """Return the decision as text, with the person if `names`, and the words of a denial."""
     request = approval.request
     decision = t((_SERVER_VERDICTS if request.server_question else _VERDICTS)[approval.state])
-    if approval.scope == "prefix" and request.prefix is not None:
-        decision = t("✅ Always allowed: {prefix}", prefix=str(request.prefix))
+    if approval.scope == "prefix":
+        decision = t("✅ Always allowed: {prefix}", prefix=request.prefix_names)
     if approval.scope == "network":
         decision = t(
             "✅ Allowed for this session: network to {hosts}"

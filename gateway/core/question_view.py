@@ -187,7 +187,7 @@ def _asker_lines(asker: str | None) -> Iterator[QuestionLine]:
 
 
 def _options(request: ApprovalRequest) -> tuple[QuestionOption, ...]:
-    values = {"hosts": ", ".join(request.network), "prefix": str(request.prefix or "")}
+    values = {"hosts": ", ".join(request.network), "prefix": request.prefix_names}
     return tuple(
         QuestionOption(
             _KEYS[option.answer, option.scope],

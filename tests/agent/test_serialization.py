@@ -73,7 +73,7 @@ EVENTS: list[events.Event] = [
             {"command": "ls"},
             "why",
             folder=Path("/w"),
-            prefix=CommandPrefix(("git", "commit"), "hash"),
+            prefixes=(CommandPrefix(("git", "commit"), "hash"),),
             network=("a.example",),
             server_question=ServerQuestion("s", "Which?", ("a", "b")),
         ),

@@ -38,7 +38,7 @@ DECEPTIVE = "".join(
 )
 
 
-_FACTS = ("network", "prefix", "unbound", "home_settings")
+_FACTS = ("network", "prefixes", "unbound", "home_settings")
 
 
 def run(command: str, **more: Any) -> ApprovalRequest:
@@ -59,7 +59,7 @@ def run(command: str, **more: Any) -> ApprovalRequest:
 HOSTILE = {
     "network": run("make", network=("evil.example", "b.example")),
     "background": run("nc -l 80", background=True, timeout_s=9),
-    "prefix": run("git push", prefix=CommandPrefix(("git", "push"))),
+    "prefix": run("git push", prefixes=(CommandPrefix(("git", "push")),)),
     "unbound": run("go run .", unbound="go"),
     "home": run("curl a", home_settings=(".curlrc", ".npmrc\u202e\nin: /safe", ".n (→ /tmp/x)")),
     "bidi": run("rm \u202etxt.exe\u2066\u2069"),

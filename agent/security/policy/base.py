@@ -89,7 +89,8 @@ class ToolRequest:
     current taint of the session. `read_only` means that no command could change the workspace.
     `outside_reason` is the model's reason to run outside of the existing sandbox, or None to run
     inside; `start_folder` is where relative paths start if not in the workspace. `network` are
-    additional hosts beyond those of the settings. `traits` are None for an unknown tool.
+    additional hosts beyond those of the settings. `has_own_network` means that a command reaches
+    nothing but commands of its conversation at 127.0.0.1. `traits` are None for an unknown tool.
     `executables` are created files that may be run as programs; `foreign` means that untrusted
     people may influence the workspace. `deletion` is the known deletion. Changes in the
     `writable_folders`, outside of the workspace, count as changes of the workspace.
@@ -111,6 +112,7 @@ class ToolRequest:
     read_only: bool = False
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
+    has_own_network: bool = False
     taint: frozenset[Taint] = frozenset()
     traits: PolicyTraits | None = None
     executables: tuple[Path, ...] = ()
@@ -248,7 +250,7 @@ def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
     else:
         if request.unbound is None:
             lasting = [AnswerOption("session"), AnswerOption("always")]
-        if request.prefix is not None:
+        if request.prefixes:
             lasting.append(AnswerOption("always", "prefix"))
     return (AnswerOption("once"), *lasting, AnswerOption("deny"))
 

@@ -83,7 +83,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
         )
     script = parse_script(request.command)
     folder = request.folder or root
-    kind = classify(script, folder, root)
+    kind = classify(script, folder, root, has_own_network=request.has_own_network)
     unclear = script.opaque_reason or _why_computed(script)
     folders = possible_folders(script, folder)
     if folders is None:
@@ -94,7 +94,9 @@ def call_effects(request: ToolRequest) -> CallEffects:
     changes_instructions = _changes_any_instruction(writes, root)
     if not (kind == "reads" and request.read_only) and not changes_instructions:
         names = [str(candidate) for candidate in folders]
-        changes_instructions = any(may_steer(word, names, str(root)) for word in _arguments(script))
+        changes_instructions = any(
+            may_steer(word, names, str(root)) for word in _arguments(script, kind)
+        )
     return CallEffects(
         request,
         root,
@@ -186,9 +188,12 @@ def _is_stream(target: str) -> bool:
     return target in _STREAMS or target.rstrip("-").isdigit() or target.startswith("/dev/fd/")
 
 
-def _arguments(script: Script) -> Iterator[str]:
-    """Yield every argument, and its part after `=`."""
+def _arguments(script: Script, kind: CommandClass) -> Iterator[str]:
+    """Yield every argument that may name a file, and its part after `=`."""
     for command in script.commands:
+        if command.program == "curl" and kind != "unknown":
+            # It sends and writes no files.
+            continue
         for word in _argument_words(command):
             yield word
             if "=" in word:

@@ -25,6 +25,10 @@ class Redirect:
     target: str | None
 
 
+# Source text of a word that `xargs` adds; no readable script contains its control character.
+ADDED_WORD = "$@\x01"
+
+
 @frozen
 class Command:
     """Simple command.
@@ -32,7 +36,9 @@ class Command:
     `argv` contains the arguments that the program would receive, None for each that the shell
     computes at run time and for a program named by a pattern. `words` is the source text of each
     element. A redirection or an assignment without a program has an empty `argv`. `text` is the
-    source of the whole command.
+    source of the whole command. `piped_from` is the command before it in a pipeline; `added_from`
+    is the command that prints the words which `xargs` adds (`ADDED_WORD`). Both are None if they
+    are absent or more than a simple command.
     """
 
     argv: tuple[str | None, ...]
@@ -40,6 +46,8 @@ class Command:
     assignments: tuple[tuple[str, str | None], ...] = ()
     redirects: tuple[Redirect, ...] = ()
     text: str = ""
+    piped_from: "Command | None" = field(default=None, compare=False, repr=False)
+    added_from: "Command | None" = field(default=None, compare=False, repr=False)
 
     @property
     def program(self) -> str | None:
@@ -49,16 +57,27 @@ class Command:
 
 
 @frozen
+class Pipeline:
+    """Commands connected by `|`, and the operator before the first one: `&&`, `||` or `;`."""
+
+    operator: str
+    commands: tuple[Command, ...]
+
+
+@frozen
 class Script:
     """All commands of the script `text`, outer before inner.
 
-    `opaque_reason` is a short reason why part of it is not understood, or None. `loop_values` maps
-    the variable of each loop to the literal values that it takes. `assigned_names` contains the
-    names of all variables that get a value from a loop, an expansion or an expression.
+    `pipelines` are its parts in order, None if it consists of anything but pipelines of simple
+    commands connected by `&&`, `||`, `;` and line breaks. `opaque_reason` is a short reason why
+    part of it is not understood, or None. `loop_values` maps the variable of each loop to the
+    literal values that it takes. `assigned_names` contains the names of all variables that get a
+    value from a loop, an expansion or an expression.
     """
 
     text: str = ""
     commands: tuple[Command, ...] = ()
+    pipelines: tuple[Pipeline, ...] | None = None
     opaque_reason: str | None = None
     loop_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     assigned_names: frozenset[str] = frozenset()
@@ -78,11 +97,16 @@ def text_of(node: "SyntaxNode") -> str:
 
 
 def command_from_node(
-    node: "SyntaxNode | None", redirections: "Sequence[SyntaxNode]", text: str
+    node: "SyntaxNode | None",
+    redirections: "Sequence[SyntaxNode]",
+    text: str,
+    *,
+    has_dash: bool = False,
 ) -> Command:
     """Return the command of `node` with the redirections that follow it.
 
-    Without a node, the command consists of redirections alone.
+    Without a node, the command consists of redirections alone. `has_dash`: the source has an
+    argument `-` between them, which the grammar skips.
     """
     words: list[str] = []
     assignments: list[tuple[str, str | None]] = []
@@ -95,6 +119,8 @@ def command_from_node(
             words += _redirect(child, redirects)
         elif kind != "comment":
             words.append(text_of(child))
+    if has_dash:
+        words.append("-")
     for child in redirections:
         words += _redirect(child, redirects)
     argv = [unquote_word(word) for word in words]

@@ -147,13 +147,18 @@ def find_blocked_word(
     return _anywhere(script.text, words) if script.opaque_reason and by_occurrence else None
 
 
-def classify(script: Script, folder: Path, workspace: Path) -> CommandClass:
+def classify(
+    script: Script, folder: Path, workspace: Path, *, has_own_network: bool = False
+) -> CommandClass:
     """Return the class of `script` when it runs in `folder`; both paths are real.
 
+    `has_own_network`: it reaches nothing but commands of its conversation at 127.0.0.1.
     "reads" only reads the workspace. "works" builds, tests and edits inside it; it may run code of
     the workspace, so it needs a sandbox. "unknown" is everything else.
     """
-    place = None if script.opaque_reason else place_of(script, folder, workspace)
+    if script.opaque_reason:
+        return "unknown"
+    place = place_of(script, folder, workspace, has_own_network=has_own_network)
     if place is None:
         return "unknown"
     kinds = [classify_command(command, script, place) for command in script.commands]

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from agent.approvals import CommandPrefix
-from agent.security.shell.ast import Command
+from agent.security.shell.ast import Command, Script
+from agent.security.shell.classifier import SETTERS, classify_command
 from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import PathScope, place_of
 from agent.security.shell.program_arguments import names_option
@@ -18,27 +19,102 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{0,39}")
 _WILDCARDS = ("*", "?", "[")
 # A link name may follow the letters of short options; at most this many positions are checked.
 _MAX_GLUED_CHARS = 300
+# More of them would not fit on a button.
+_MAX_PREFIXES = 4
+# Programs that change the shell, and so the commands after them.
+_STATEFUL = SETTERS | {"cd", "set", "shift"}
 
 
-def prefix_of(line: str, folder: Path, workspace: Path) -> CommandPrefix | None:
-    """Return the prefix under which `line` may be allowed in the real `folder`.
+def prefixes_of(
+    line: str, folder: Path, workspace: Path, *, is_confined: bool
+) -> tuple[CommandPrefix, ...]:
+    """Return the prefixes under which `line` may be allowed in the real `folder`.
 
-    Returns None if only the exact line may be allowed: it is not a single plain command, it is not
-    listed, or its arguments lead elsewhere. May block, because it reads the scripts that the prefix
-    runs.
+    Its commands, connected by pipes, `&&`, `||`, `;` and line breaks, each have one of the prefixes
+    or, if a sandbox confines them, only read. The result is empty if only the exact line may be
+    allowed: a command is not listed, its arguments lead elsewhere, or the line has another
+    structure. May block, because it reads the scripts that the prefixes run.
     """
     script = parse_script(line)
-    if script.opaque_reason is not None or len(script.commands) != 1:
-        return None
-    (command,) = script.commands
-    # A line with more text contains a list, a pipe, a group, a comment or a `&`.
-    if command.text != line.strip(" \t\n") or command.assignments or command.redirects:
-        return None
     place = place_of(script, folder, workspace)
-    words = _listed_words(command)
-    if place is None or words is None or not _arguments_stay(command, words, place):
-        return None
-    return CommandPrefix(words, script_contents(" ".join(words), folder, workspace).digest)
+    if script.opaque_reason is not None or script.pipelines is None or place is None:
+        return ()
+    line_prefixes: dict[CommandPrefix, None] = {}
+    whereabouts = _Whereabouts(str(folder))
+    for pipeline in script.pipelines:
+        folders = whereabouts.before(pipeline.operator)
+        if pipeline.commands[0].argv[:1] == ("cd",):
+            if len(pipeline.commands) > 1 or not _reads(pipeline.commands[0], script, place):
+                return ()
+            whereabouts.move(pipeline.commands[0].argv[1] or "")
+            continue
+        for command in pipeline.commands:
+            only_reads = _reads(command, script, place) and _keeps_shell(command)
+            # A command with a prefix reads nothing that the line writes into a pipe.
+            if command is not pipeline.commands[0] and not only_reads:
+                return ()
+            if only_reads and is_confined:
+                continue
+            words = _listed_words(command)
+            if words is None or not _prints_only(command):
+                return ()
+            if not _arguments_stay(command, words, place):
+                return ()
+            for each in folders:
+                contents = script_contents(" ".join(words), Path(each), workspace).digest
+                if contents is not None and any(
+                    prefix.contents is None for prefix in line_prefixes
+                ):
+                    # The command before it may change the scripts.
+                    return ()
+                line_prefixes[CommandPrefix(words, contents)] = None
+    return tuple(line_prefixes) if len(line_prefixes) <= _MAX_PREFIXES else ()
+
+
+class _Whereabouts:
+    """Real folders in which the next command of a line may run."""
+
+    def __init__(self, folder: str) -> None:
+        self._current: tuple[str, ...] = (folder,)
+        self._visited: tuple[str, ...] = (folder,)
+        self._is_certain = True
+
+    def before(self, operator: str) -> tuple[str, ...]:
+        """Return the folders of the command after this operator."""
+        if operator == ";":
+            self._is_certain = True
+        elif operator == "||":
+            # The commands after it also run when it skips a `cd`.
+            self._is_certain = False
+        if operator == ";" or not self._is_certain:
+            self._current = self._visited
+        return self._current
+
+    def move(self, target: str) -> None:
+        """Record a `cd`, which only succeeds for certain before `&&`."""
+        self._current = tuple(
+            os.path.realpath(os.path.join(each, target)) for each in self._current
+        )
+        self._visited = tuple(dict.fromkeys([*self._visited, *self._current]))
+
+
+def _reads(command: Command, script: Script, place: PathScope) -> bool:
+    return bool(command.argv) and classify_command(command, script, place) == "reads"
+
+
+def _keeps_shell(command: Command) -> bool:
+    """Return whether a command runs no other, and leaves the shell as it is."""
+    name = command.argv[0]
+    return name not in wrappers() and name not in _STATEFUL and not command.assignments
+
+
+def _prints_only(command: Command) -> bool:
+    """Return whether a command reads no input, and writes its output where the line does."""
+    return not command.assignments and all(
+        (redirect.op == ">&" and redirect.target in ("1", "2"))
+        or (redirect.op in (">", ">>") and redirect.target == "/dev/null")
+        for redirect in command.redirects
+    )
 
 
 def _listed_words(command: Command) -> tuple[str, ...] | None:

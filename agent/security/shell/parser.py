@@ -5,12 +5,14 @@ is not always bash, so a script counts as opaque wherever they could disagree.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.security.shell.ast import (
     REDIRECTS,
     Command,
+    Pipeline,
     Redirect,
     Script,
     assignment,
@@ -47,11 +49,16 @@ CHANGED = re.compile(r"(?<![\w$])(?<!\$\{)[A-Za-z_]\w*")
 COMPUTED = re.compile(r"\$(?![A-Za-z_])|`")
 EVALUATES = re.compile(rb"\b(?:eval|sh|trap|env|xargs|alias)\b")
 NUMBER = re.compile(r"-?\d+")
+# An argument that the grammar skips in front of a heredoc.
+DASH = re.compile(rb"[ \t]+-[ \t]+")
 # Leaves that may contain the text of a substitution, and the marks of a substitution.
 QUOTED = frozenset({"raw_string", "ansi_c_string", "heredoc_start", "$(", "`", "$(("})
 SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 # Nodes of which only the children matter.
 BARE = frozenset({"program", "pipeline", "list", "command_name", "string", "do_group"})
+# Nodes and operators that only connect commands.
+CONNECTIONS = frozenset({"program", "list", "pipeline", "redirected_statement"})
+OPERATORS = frozenset({"&&", "||", ";", "|"})
 # Nodes whose parts are separated by significant blanks.
 SPACED = frozenset({"string", "translated_string", "expansion", "heredoc_body", "regex"})
 # Leaves that matter only if they could hide a substitution.
@@ -69,7 +76,7 @@ class ScriptVisitor:
 
     `scripts` are texts to parse in turn. `computes` contains the variables that are evaluated as
     expressions, `texts` the variables that may contain something other than a number, `sets` the
-    variables that get a value other than from a command.
+    variables that get a value other than from a command. `pipelines` is as in `Script`.
     """
 
     def __init__(self, text: str, budget: ParsingBudget) -> None:
@@ -80,7 +87,11 @@ class ScriptVisitor:
         self.computes: set[str] = set()
         self.texts: set[str] = set()
         self.sets: set[str] = set()
+        self.pipelines: tuple[Pipeline, ...] | None = None
         self._assigned: set[str] = set()
+        self._dashed: set[SyntaxNode] = set()
+        self._number_of: dict[SyntaxNode, int] = {}
+        self._connected: list[SyntaxNode] = []
         self._source = text.encode()
         tree = syntax_tree(self._source, budget)
         if tree is None:
@@ -96,6 +107,10 @@ class ScriptVisitor:
             self._doubt("part of it could not be read")
         for name in self._assigned & self.loops.keys():
             del self.loops[name]
+        for node in self._connected:
+            pipelines = self._connect(node)
+            if node is root:
+                self.pipelines = pipelines
 
     def _walk(self, root: "SyntaxNode") -> None:
         stack = [(root, 0)]
@@ -105,6 +120,8 @@ class ScriptVisitor:
             kind = node.type
             if kind in skipped:
                 continue
+            if kind in CONNECTIONS and node.parent_type not in CONNECTIONS:
+                self._connected.append(node)
             if kind in SUBSTITUTIONS:
                 depth += 1
                 if depth > MAX_NESTING:
@@ -133,7 +150,7 @@ class ScriptVisitor:
             case "redirected_statement":
                 return self._visit_redirected(node, children)
             case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
-                self._command(None, [node], text_of(node))
+                self._command(None, [node], node)
                 return self._redirection(node)
             case "test_command" | "compound_statement":
                 self._visit_brackets(node, children)
@@ -160,7 +177,9 @@ class ScriptVisitor:
                 gap = self._source[at:start]
                 if gap != b" " or kind in TIGHT:
                     gap = gap.replace(b"\\\n", b"")
-                    if not gap.isspace() or kind in TIGHT or (kind in LINES and b"\n" in gap):
+                    if DASH.fullmatch(gap) and _hides_dash(node, child):
+                        self._dashed.add(node)
+                    elif not gap.isspace() or kind in TIGHT or (kind in LINES and b"\n" in gap):
                         self._doubt("part of it could not be read")
             at = child.end_byte
 
@@ -183,9 +202,18 @@ class ScriptVisitor:
         return "\\'" in quoted or EVALUATES.search(self._source) is not None
 
     def _command(
-        self, node: "SyntaxNode | None", redirections: "Sequence[SyntaxNode]", text: str = ""
+        self,
+        node: "SyntaxNode | None",
+        redirections: "Sequence[SyntaxNode]",
+        statement: "SyntaxNode | None" = None,
     ) -> None:
-        command = command_from_node(node, redirections, text or (text_of(node) if node else ""))
+        """Record a command; `statement` is the node that includes its redirections."""
+        whole = statement or node
+        text = text_of(whole) if whole else ""
+        has_dash = whole in self._dashed
+        command = command_from_node(node, redirections, text, has_dash=has_dash)
+        if node is not None and whole is not None:
+            self._number_of[whole] = len(self.commands)
         self.commands.append(command)
         for name, value in command.assignments:
             self._assigns(name, value)
@@ -211,12 +239,60 @@ class ScriptVisitor:
         below = self._below(redirections)
         if body.type in ("command", "declaration_command"):
             self._check_gaps(body, body.children, body.type)
-            self._command(body, redirections, text_of(node))
+            self._command(body, redirections, node)
             return self._below(body.children) + below
-        self._command(None, redirections, text_of(node))
+        self._command(None, redirections, node)
         if self.commands[-1].argv:
             self._doubt("part of it could not be read")
         return ([] if body.type in REDIRECTS else [body]) + below
+
+    def _connect(self, root: "SyntaxNode") -> tuple[Pipeline, ...] | None:
+        """Record which command of a pipeline reads from which; return the pipelines as `Script`."""
+        pipelines: list[tuple[str, list[Command]]] = []
+        # None after a command, "" after anything that is neither a command nor an operator.
+        operator: str | None = ";"
+        is_plain, last = True, 0
+        for part in self._parts(root):
+            number = self._number_of.get(part)
+            if number is not None:
+                command = self.commands[number]
+                if operator == "|":
+                    command = replace(command, piped_from=pipelines[-1][1][-1])
+                    self.commands[number] = command
+                    pipelines[-1][1].append(command)
+                else:
+                    # A line break has no node.
+                    pipelines.append((operator or ";", [command]))
+                last, operator = number, None
+            elif part.type in REDIRECTS and operator is None:
+                command = command_from_node(None, [part], text_of(part))
+                is_plain = is_plain and not command.argv
+                pipelines[-1][1][-1] = replace(
+                    pipelines[-1][1][-1],
+                    redirects=(*pipelines[-1][1][-1].redirects, *command.redirects),
+                )
+                if any(redirect.op.startswith("<") for redirect in command.redirects):
+                    self.commands[last] = replace(self.commands[last], piped_from=None)
+            else:
+                is_operator = part.type in OPERATORS and operator is None
+                is_plain = is_plain and is_operator
+                operator = part.type if is_operator else ""
+        if not is_plain or operator is not None:
+            return None
+        return tuple(Pipeline(operator, tuple(commands)) for operator, commands in pipelines)
+
+    def _parts(self, root: "SyntaxNode") -> "Iterator[SyntaxNode]":
+        """Yield the commands, operators and redirections of connected commands in order.
+
+        The grammar puts the last redirection of a list, and a pipe after it, around the whole list.
+        """
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node.type in CONNECTIONS and node not in self._number_of:
+                stack += reversed(node.children)
+            else:
+                yield node
 
     def _below(self, nodes: "Sequence[SyntaxNode]") -> "list[SyntaxNode]":
         """Return the nodes to visit when the redirections among `nodes` are already recorded."""
@@ -301,6 +377,12 @@ class ScriptVisitor:
         self.scripts.append(re.sub(r"\\([`$\\\"])", r"\1", inner))
 
 
+def _hides_dash(node: "SyntaxNode", child: "SyntaxNode") -> bool:
+    """Return whether the grammar skips an argument `-` in front of `child`, a heredoc."""
+    is_first = node.type == "redirected_statement" and child in node.children[1:2]
+    return is_first and [node.children[0].type, child.type] == ["command", "heredoc_redirect"]
+
+
 __all__ = ["Command", "Redirect", "Script", "parse_script"]
 
 MAX_SCRIPTS = 200
@@ -323,6 +405,7 @@ def parse_script(command: str) -> Script:
     computes: set[str] = set()
     texts: set[str] = set()
     sets: set[str] = set()
+    pipelines: tuple[Pipeline, ...] | None = None
     scripts = 0
     budget = ParsingBudget(MAX_PARSE_S)
     while pending:
@@ -337,6 +420,7 @@ def parse_script(command: str) -> Script:
             continue
         reading = ScriptVisitor(text, budget)
         opaque = opaque or reading.opaque
+        pipelines = reading.pipelines if scripts == 1 else pipelines
         computes |= reading.computes
         texts |= reading.texts
         sets |= reading.sets
@@ -352,4 +436,8 @@ def parse_script(command: str) -> Script:
     if computes & texts:
         # The shell evaluates an expression again, and a subscript in it may run a command.
         opaque = opaque or "it evaluates text as an expression"
-    return Script(command, tuple(commands), opaque, loops, frozenset(sets))
+    with_program = [command for command in commands if command.argv or command.assignments]
+    if pipelines is not None and sum(len(each.commands) for each in pipelines) != len(with_program):
+        # Some commands are nested, for example in a substitution.
+        pipelines = None
+    return Script(command, tuple(commands), pipelines, opaque, loops, frozenset(sets))

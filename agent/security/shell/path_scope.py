@@ -22,11 +22,15 @@ LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
 
 @frozen
 class PathScope:
-    """Real workspace `root` and the real `folders` in which a script's commands may run."""
+    """Real workspace `root` and the real `folders` in which a script's commands may run.
+
+    `has_own_network`: only commands of the conversation can be reached at 127.0.0.1.
+    """
 
     root: str
     folders: tuple[str, ...]
     moves: bool = False
+    has_own_network: bool = False
 
     def holds(self, word: str) -> bool:
         """Return whether every path that the argument `word` can name is inside the workspace."""
@@ -79,7 +83,9 @@ class PathScope:
         return real == self.root or real.startswith(self.root + "/")
 
 
-def place_of(script: Script, folder: Path, workspace: Path) -> PathScope | None:
+def place_of(
+    script: Script, folder: Path, workspace: Path, *, has_own_network: bool = False
+) -> PathScope | None:
     """Return the scope in which `script` runs, or None if it is unknown or outside."""
     root = str(workspace)
     folders = [str(folder)]
@@ -91,7 +97,7 @@ def place_of(script: Script, folder: Path, workspace: Path) -> PathScope | None:
         folders += [os.path.realpath(os.path.join(start, target)) for start in folders]
         if len(folders) > FOLDERS_LIMIT:
             return None
-    place = PathScope(root, tuple(dict.fromkeys(folders)), bool(moves))
+    place = PathScope(root, tuple(dict.fromkeys(folders)), bool(moves), has_own_network)
     inside = all(each == root or each.startswith(root + "/") for each in place.folders)
     return place if inside else None
 

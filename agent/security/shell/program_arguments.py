@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from agent.security.shell.ast import Command, Script
+from agent.security.shell.ast import ADDED_WORD, Command, Script
+from agent.security.shell.name_lists import prints_names
+from agent.security.shell.own_network import is_own_address
 from agent.security.shell.path_scope import PathScope, loop_values
 from agent.security.shell.program_table import options
 from agent.security.shell.words import is_pattern
@@ -30,6 +32,7 @@ class _Arguments:
         self._command, self._script, self._place, self._spec = command, script, place, spec
         self._kind: CommandClass = spec["class"]
         self._positionals = 0
+        self._needed: frozenset[str] = frozenset(spec.get("needs", ()))
         self._texts: int = spec.get("text_args", 0)
 
     def judge(self, first: int) -> CommandClass:
@@ -50,13 +53,18 @@ class _Arguments:
                 takes = self._option(word, at)
             else:
                 self._positional(word, self._command.words[at])
+            if ADDED_WORD in self._command.words[at + 1 : at + takes]:
+                # The words after the value of this option are unknown.
+                self._kind = "unknown"
             at += takes
-        return "unknown" if self._positionals < spec.get("min_args", 0) else self._kind
+        if self._needed or self._positionals < spec.get("min_args", 0):
+            return "unknown"
+        return self._kind
 
     def _option(self, word: str, at: int) -> int:
         """Judge an option and return the number of words it takes."""
         spec = self._spec
-        if word == "--":
+        if word == "--" and "--" in spec.get("options", ("--",)):
             return 1
         if (forbidden := spec.get("forbid")) and names_option(word, forbidden):
             self._kind = "unknown"
@@ -110,22 +118,30 @@ class _Arguments:
             if name not in allowed:
                 self._kind = "unknown"
             if name in texts:
-                self._check_pattern(value if glued else following)
+                self._check_value(name, value if glued else following)
                 return 1 if glued else 2
             return 1
         for n, letter in enumerate(word[1:], 2):
             if f"-{letter}" not in allowed:
                 self._kind = "unknown"
+            self._needed -= {f"-{letter}"}
             if f"-{letter}" in texts:
-                self._check_pattern(word[n:] or following)
+                self._check_value(f"-{letter}", word[n:] or following)
                 return 1 if word[n:] else 2
         return 1
 
     def _positional(self, word: str | None, source: str) -> None:
         spec, index = self._spec, self._positionals
         self._positionals += 0 if word and "assigns" in spec and "=" in word else 1
+        if source == ADDED_WORD:
+            self._added_words(index)
+            return
+        if "addresses" in spec:
+            if word is None or not self._place.has_own_network or not is_own_address(word):
+                self._kind = "unknown"
+            return
         if "pattern" in spec and (index < self._texts or "text_args" not in spec):
-            self._check_pattern(word)
+            self._check_pattern(word, spec["pattern"])
         if word in spec.get("forbid_args", ()) or index >= spec.get("max_args", NO_LIMIT):
             self._kind = "unknown"
         elif "only" in spec and word not in spec["only"]:
@@ -134,6 +150,24 @@ class _Arguments:
             self._lift()
         if not ("text" in spec or index < self._texts or index >= spec.get("text_from", NO_LIMIT)):
             self._path(word, source)
+
+    def _added_words(self, index: int) -> None:
+        """Judge the words that `xargs` adds: any number, which may be options.
+
+        A program that only reads may do more with these, so it needs a sandbox.
+        """
+        spec = self._spec
+        if "text" in spec:
+            return
+        takes_names = (
+            self._kind == "reads"
+            and index >= self._texts
+            and not {"options_first", "reads_args", "max_args", "only", "sub"} & spec.keys()
+        )
+        if takes_names and prints_names(self._command.added_from):
+            self._kind = "works"
+        else:
+            self._kind = "unknown"
 
     def _path(self, word: str | None, source: str) -> None:
         values = (word,) if word is not None else loop_values(source, self._script)
@@ -149,8 +183,12 @@ class _Arguments:
         if self._kind == "reads":
             self._kind = "works"
 
-    def _check_pattern(self, text: str | None) -> None:
-        pattern = self._spec.get("pattern")
+    def _check_value(self, option: str, text: str | None) -> None:
+        """Check the value of an option against its own pattern, or else that of the program."""
+        values = self._spec.get("values", {})
+        self._check_pattern(text, values.get(option, self._spec.get("pattern")))
+
+    def _check_pattern(self, text: str | None, pattern: str | None) -> None:
         if pattern is None:
             return
         if text is None or len(text) > MAX_PATTERN_CHARS or not re.fullmatch(pattern, text):

@@ -77,7 +77,8 @@ class ScriptRunner:
     """Rules for finding the script that an interpreter runs.
 
     Only option characters in `flags` may precede the script. After an option whose last character
-    is in `code`, the argument is the program itself. With `modules`, `-m` names a module. With
+    is in `code`, the argument is the program itself. With `modules`, `-m` names a module; with
+    `reads_input`, `-` stands for the standard input. With
     `every_word`, the interpreter may run anything that a word names. The subcommands in `sub` run
     what the interpreter reads by default, unless they have options other than `options`.
     """
@@ -85,6 +86,7 @@ class ScriptRunner:
     flags: str = ""
     code: str = ""
     modules: bool = False
+    reads_input: bool = False
     every_word: bool = False
     sub: frozenset[str] = frozenset()
     options: tuple[str, ...] = ()
@@ -123,6 +125,42 @@ def file_handlers() -> FileHandlers:
         frozenset(table["always"].split()),
         frozenset(table["when_judged"].split()),
         {name: frozenset(words.split()) for name, words in table["sub"].items()},
+    )
+
+
+@frozen
+class NameFilter:
+    """A filter that prints some lines of its input, with exactly `arguments` arguments.
+
+    Its options are `letters`; with `takes_count`, also a number of lines (`-5`, `-n 5`).
+    """
+
+    letters: frozenset[str]
+    arguments: int = 0
+    takes_count: bool = False
+
+
+@frozen
+class NameLists:
+    """Commands that print names of files, and filters by name.
+
+    `lists` maps the first words of a command to the only options with which it does so.
+    """
+
+    lists: Mapping[tuple[str, ...], tuple[str, ...]]
+    filters: Mapping[str, NameFilter]
+
+
+@cache
+def name_lists() -> NameLists:
+    table = _read()["name_lists"]
+    filters = _by_name(table["filters"]).items()
+    return NameLists(
+        {tuple(words.split()): tuple(names.split()) for words, names in table["lists"].items()},
+        {
+            name: NameFilter(**{**rule, "letters": frozenset(rule.get("letters", ""))})
+            for name, rule in filters
+        },
     )
 
 

@@ -215,6 +215,8 @@ class _Scope:
             following = words[at + 1] if at + 1 < len(words) else None
             if word is None:
                 return False
+            if word == "-" and runner.reads_input:
+                break
             if word[:1] != "-":
                 return any(os.path.isfile(_real(folder, word)) for folder in self.folders)
             if word == "-m" and runner.modules:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.security.shell.ast import Command
+from agent.security.shell.ast import ADDED_WORD, Command
 from agent.security.shell.program_table import wrappers
 
 MAX_CHAIN = 16
@@ -13,6 +13,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
 FIND_ACTIONS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 STDIN = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 LONG_VALUES = frozenset({"--rcfile", "--init-file"})
+# Long options of xargs that end the replacement of a string.
+_LIMITS = ("--max-args", "--max-lines")
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ def _step(command: Command, nested: WrappedCommand) -> list[Command]:
 def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -> list[Command]:
     argv, at = command.argv, 1
     assignments = list(command.assignments)
+    values: dict[str, str | None] = {}
     while at < len(argv):
         word = argv[at]
         if word is None:
@@ -88,7 +91,7 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
             words = (command.words[0], *inner_words, *command.words[at + used :])
             return [Command(inner, words, tuple(assignments), (), command.text)]
         if word[:1] in ("-", "+") and len(word) > 1:
-            at += _option(word, argv[at + 1 :], spec, nested)
+            at += _option(word, argv[at + 1 :], spec, nested, values)
         elif spec.get("assigns") and (match := ASSIGNMENT.fullmatch(word)):
             assignments.append((match[1], match[2]))
             at += 1
@@ -97,40 +100,82 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
     at += spec.get("skip", 0)
     if at >= len(argv):
         return []
-    if argv[at] == "-c" and "c" in spec.get("scripts", ""):
-        _script(argv[at + 1] if at + 1 < len(argv) else "", nested)
+    rest = replace(command, argv=argv[at:], words=command.words[at:], redirects=())
+    rest = replace(rest, assignments=tuple(assignments), piped_from=None)
+    if spec.get("appends"):
+        rest = _with_added_words(command, rest, values)
+    return _wrapped(rest, spec, nested)
+
+
+def _wrapped(inner: Command, spec: Mapping[str, Any], nested: WrappedCommand) -> list[Command]:
+    """Return the command after the options of a wrapper, if it is no script."""
+    name, *rest = inner.argv
+    if name == "-c" and "c" in spec.get("scripts", ""):
+        _script(rest[0] if rest else "", nested)
         return []
     if spec.get("joins"):
-        _script(" ".join(_literal_words(argv[at:])), nested)
+        _script(" ".join(_literal_words(inner.argv)), nested)
         return []
-    extra: tuple[None, ...] = (None,) if spec.get("appends") else ()
-    if argv[at] is None:
+    if name is None:
         raise UnresolvableWrapper("it computes the name of a program when it runs")
-    words = command.words[at:] + ("$@",) * len(extra)
-    return [Command(argv[at:] + extra, words, tuple(assignments), (), command.text)]
+    return [inner]
+
+
+def _with_added_words(
+    command: Command, inner: Command, values: Mapping[str, str | None]
+) -> Command:
+    """Return the command that `xargs` runs, with the words that it adds or fills in.
+
+    Raises `UnresolvableWrapper`.
+    """
+    # A redirection of the input replaces the pipe.
+    is_redirected = any(redirect.op.startswith("<") for redirect in command.redirects)
+    inner = replace(inner, added_from=None if is_redirected else command.piped_from)
+    marks = [values[name] for name in ("I", "i", "--replace") if name in values]
+    if not marks:
+        return replace(inner, argv=(*inner.argv, None), words=(*inner.words, ADDED_WORD))
+    mark = "{}" if marks[0] == "" and "I" not in values else marks[0]
+    # Of options that exclude each other, the last one counts.
+    if not mark or len(marks) > 1 or not values.keys().isdisjoint(("n", "L", *_LIMITS)):
+        raise UnresolvableWrapper("the words that xargs adds are unclear")
+    argv = tuple(None if word is None or mark in word else word for word in inner.argv)
+    pairs = zip(inner.argv, inner.words, strict=True)
+    words = tuple(ADDED_WORD if word == mark else source for word, source in pairs)
+    return replace(inner, argv=argv, words=words)
 
 
 def _option(
-    word: str, following: Sequence[str | None], spec: Mapping[str, Any], nested: WrappedCommand
+    word: str,
+    following: Sequence[str | None],
+    spec: Mapping[str, Any],
+    nested: WrappedCommand,
+    options: dict[str, str | None],
 ) -> int:
-    """Return the number of words that the option takes, including itself."""
+    """Return the number of words that the option takes, including itself.
+
+    Adds the option, or each of a bundle, with its value to `options`.
+    """
     name, glued, value = word.partition("=")
     if not word.startswith("--"):
         letters, flags, values = word[1:], spec.get("flags", ""), spec.get("values", "")
         for i, letter in enumerate(letters):
             if letter in values:
                 last = i == len(letters) - 1
+                options[letter] = (following[0] if following else "") if last else letters[i + 1 :]
                 if letter in spec.get("scripts", ""):
                     _script(following[0] if last and following else letters[i + 1 :], nested)
                 return 2 if last else 1
             if letter not in flags and not (letter.isdigit() and (i or "numbers" in spec)):
                 break
+            options[letter] = ""
         else:
             return 1
     elif name in spec.get("long_flags", ()):
         # Their values are optional, so they never take the next word.
+        options[name] = value
         return 1
     elif name in spec.get("long_values", ()):
+        options[name] = value if glued else following[0] if following else ""
         if name in spec.get("long_scripts", ()):
             _script(value if glued else following[0] if following else "", nested)
         return 1 if glued else 2

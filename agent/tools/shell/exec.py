@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +23,7 @@ from agent.security.network.urls import host_name
 from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_hosts
 from agent.security.sandbox.command_report import CommandReport
+from agent.security.shell.own_network import is_own_host
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import BackgroundTask, CallContext, CommandFiles, EffectPlan, TaskOutput
@@ -87,23 +87,12 @@ def _host(word: str) -> str:
     if host.startswith("*"):
         # `*.com` is nearly everything; only settings name machines by a pattern.
         raise ToolError(f"network takes full host names: list each host of {host}.")
-    if _is_own(host):
+    if is_own_host(host):
         raise ToolError(
             f"{host} is the command's own network; leave it out of network, or add the port of a"
             " service of this machine, as in 127.0.0.1:5432."
         )
     return host
-
-
-def _is_own(host: str) -> bool:
-    """Return whether the host is in the command's own network, which needs no question."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
 
 
 MAX_TIMEOUT_S = 600
@@ -182,6 +171,7 @@ class Exec:
         line = self._line(args, call)
         line = replace(line, read_only=self._commands.is_read_only(line))
         deletion = None if line.is_frozen else await asyncio.to_thread(self._deletion, line)
+        has_own_network = await asyncio.to_thread(self._commands.has_own_network, line)
         return EffectPlan(
             command=line.command,
             folder=line.folder,
@@ -189,6 +179,7 @@ class Exec:
             read_only=line.read_only,
             outside_reason=line.outside_reason,
             network=self._commands.unsettled_hosts(line),
+            has_own_network=has_own_network,
             deletion=deletion,
         )
 
@@ -204,7 +195,7 @@ class Exec:
             contents=contents.digest,
             unbound=contents.unbound or home.unbound,
             confinement=self._commands.confinement(line, home),
-            prefix=None if home.unbound else await asyncio.to_thread(line.prefix),
+            prefixes=() if home.unbound else await asyncio.to_thread(self._commands.prefixes, line),
             home_settings=home.names,
         )
 

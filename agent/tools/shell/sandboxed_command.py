@@ -33,7 +33,7 @@ from agent.security.sandbox.command_report import CommandReport, ReportPipe, dis
 from agent.security.sandbox.git_defaults import read_git_defaults
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.shell.classifier import only_reads
-from agent.security.shell.command_prefix import prefix_of
+from agent.security.shell.command_prefix import prefixes_of
 from agent.security.shell.deletions import deletion_targets, may_delete
 from agent.security.shell.parser import parse_script
 from agent.security.shell.script_contents import script_contents
@@ -125,15 +125,6 @@ class CommandLine:
         """Return the files that it runs. May block."""
         return script_contents(self.command, self.folder, self.call.workspace)
 
-    def prefix(self) -> "CommandPrefix | None":
-        """Return the part that a person may allow with any arguments.
-
-        None for a command that leaves the sandbox or runs in the background. May block.
-        """
-        if self.background or self.outside_reason is not None:
-            return None
-        return prefix_of(self.command, self.folder, self.call.workspace)
-
     def deletion_targets(self) -> "DeletionTargets | None":
         """Return the paths that it deletes. May block."""
         if not may_delete(self.command):
@@ -206,6 +197,16 @@ class SandboxedCommands:
     def holds(self, line: CommandLine) -> bool:
         """Return whether a sandbox confines this command."""
         return self.confines and line.outside_reason is None
+
+    def prefixes(self, line: CommandLine) -> "tuple[CommandPrefix, ...]":
+        """Return the parts of a command that a person may allow with any arguments.
+
+        There are none if it leaves the sandbox or runs in the background. May block.
+        """
+        if line.background or line.outside_reason is not None:
+            return ()
+        is_confined = self.holds(line)
+        return prefixes_of(line.command, line.folder, line.call.workspace, is_confined=is_confined)
 
     def home(self, line: CommandLine) -> HomeSettings:
         """Return the files that earlier commands left in this command's home.
@@ -542,6 +543,15 @@ class SandboxedCommands:
                 # The command runs all the same, but other commands cannot reach its services.
                 log.warning("%s; each command has its own network", exc)
         return self._spaces.network(session)
+
+    def has_own_network(self, line: CommandLine) -> bool:
+        """Return whether the command is in a network of the conversation's background commands.
+
+        Nothing else can be reached at 127.0.0.1 there. May block.
+        """
+        if not self.holds(line) or split_services(self.hosts(line))[1]:
+            return False
+        return self._spaces.network(line.call.session) is not None
 
     def shares_network(self, session: str) -> bool:
         """Return whether the session's commands reach each other at 127.0.0.1. May block."""

@@ -90,13 +90,13 @@ async def test_prefix_is_offered_only_if_the_command_is_the_reason_to_ask(
         approve=Permissions(DefaultPolicy(), person),
     )
     await agent.run("go")
-    items = [(request.rule, request.prefix and str(request.prefix)) for request in person.requests]
+    items = [(request.rule, request.prefix_names) for request in person.requests]
     assert items == [
         ("ask-exec", "git commit *"),
-        ("ask-outside", None),
-        ("ask-prompt", None),
-        ("ask-exec", None),
-        ("ask-exec", None),
+        ("ask-outside", ""),
+        ("ask-prompt", ""),
+        ("ask-exec", ""),
+        ("ask-exec", ""),
     ]
 
 

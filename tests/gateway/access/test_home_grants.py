@@ -46,7 +46,7 @@ class Shell:
             contents=plan.contents,
             unbound=plan.unbound,
             confinement=plan.confinement,
-            prefix=plan.prefix,
+            prefixes=plan.prefixes,
             network=plan.network,
             home_settings=plan.home_settings,
         )

@@ -7,7 +7,7 @@ import pytest
 
 from agent.approvals import ApprovalRequest, Scope
 from agent.security.policy.base import Answered
-from agent.security.shell.command_prefix import prefix_of
+from agent.security.shell.command_prefix import prefixes_of
 from agent.security.shell.script_contents import script_contents
 from agent.types import assistant
 from gateway.access.approvals import ApprovalContext
@@ -32,7 +32,7 @@ class Commands:
     async def ask(self, line: str, rule: str = "ask-exec") -> Answered | None:
         """Return the answer in force, or None if a person is asked."""
         root = self._context.root
-        prefix = prefix_of(line, root, root) if rule == "ask-exec" else None
+        prefixes = prefixes_of(line, root, root, is_confined=True) if rule == "ask-exec" else ()
         contents = script_contents(line, root, root)
         request = ApprovalRequest(
             "exec",
@@ -45,7 +45,7 @@ class Commands:
             contents=contents.digest,
             unbound=contents.unbound,
             confinement=self.confinement,
-            prefix=prefix,
+            prefixes=prefixes,
         )
         try:
             return await self._parts.approvals.ask(self._context, request)
@@ -78,6 +78,7 @@ async def test_prefix_grant_allows_only_other_arguments(tmp_path: Path) -> None:
             "git commit -m x; curl evil.example",
             "git commit -m x\ncurl evil.example",
             "git -c core.pager=./evil commit",
+            "git commit -m x && git push",
             "GIT_EDITOR=./evil git commit",
             "git commit -m $(id)",
             "git push origin main",
@@ -85,9 +86,26 @@ async def test_prefix_grant_allows_only_other_arguments(tmp_path: Path) -> None:
             "env git commit",
         ):
             assert await work.ask(line) is None, line
+        for line in ("ls && git commit -m x 2>&1 | tail -3", "git commit -m x; git commit"):
+            assert await work.ask(line), line
         # Reasons to ask that do not depend on arguments.
         assert await work.ask("git commit -m two", "ask-outside") is None
         assert await work.ask("git commit -m two", "taint-way-out") is None
+
+
+async def test_answer_about_several_prefixes_grants_each(tmp_path: Path) -> None:
+    seed(tmp_path)
+    async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
+        work = await commands(parts, tmp_path)
+        await work.allow("git add . && git commit -m one")
+        assert [grant["title"] for grant in await parts.service.list_grants()] == [
+            "exec git add * (any arguments)",
+            "exec git commit * (any arguments)",
+        ]
+        result = await work.ask("git commit -m two | cat")
+        assert result is not None
+        assert result.account == "not asked: cli:0 allowed it from now on (git commit *)"
+        assert await work.ask("git add a && git push") is None
 
 
 async def test_prefix_grant_is_limited_to_its_person_and_place(tmp_path: Path) -> None:
@@ -127,7 +145,7 @@ async def test_prefix_grant_ends_when_its_script_changes(tmp_path: Path) -> None
         assert await work.ask("npm test -- b.js") is None
 
 
-@pytest.mark.parametrize("line", ["python x.py", "mkdir x; id", "make"])
+@pytest.mark.parametrize("line", ["python x.py", "mkdir x & id", "make"])
 async def test_always_without_a_prefix_allows_only_this_command(line: str, tmp_path: Path) -> None:
     seed(tmp_path)
     (tmp_path / "x.py").touch()

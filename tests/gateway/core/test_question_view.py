@@ -104,7 +104,7 @@ def test_each_answer_describes_its_grant() -> None:
         "a": "Always allow network to example.org, example.com for all commands",
         "n": "Deny",
     }
-    assert labels_of(unbound="go", prefix=CommandPrefix(("go", "test"))) == {
+    assert labels_of(unbound="go", prefixes=(CommandPrefix(("go", "test")),)) == {
         "y": "Allow once",
         "p": "Always allow go test * (any arguments)",
         "n": "Deny",

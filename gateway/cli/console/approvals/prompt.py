@@ -53,7 +53,7 @@ def _answered_event(approval: ApprovalAsked, reply: ApprovalReply) -> ApprovalAn
         "",
         reply.answer,
         reply.words,
-        str(request.prefix) if reply.scope == "prefix" else None,
+        request.prefix_names if reply.scope == "prefix" else None,
         tuple(request.network) if reply.scope == "network" else (),
         request.server_question.server if request.server_question is not None else "",
     )

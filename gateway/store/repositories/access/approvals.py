@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, get_args
 
-from agent.approvals import Answer, ApprovalRequest, CommandPrefix
+from agent.approvals import Answer, ApprovalRequest
 from agent.errors import KoreError
 from agent.records import frozen
 from agent.security.policy.base import Answered
@@ -44,9 +44,9 @@ class UnreadableApproval(ValueError):
 class ApprovalKey:
     """Hashes that answers are bound to.
 
-    `args_hash` covers everything shown, `grant_hash` is for a standing answer, `prefix_hash` for an
-    answer about any arguments of `prefix`, and `network` has a hash per host. `unchanged`: the call
-    would change nothing (any more).
+    `args_hash` covers everything shown, `grant_hash` is for a standing answer, `prefixes` has the
+    name of each prefix by the hash for an answer about any arguments, and `network` a hash per
+    host. `unchanged`: the call would change nothing (any more).
     """
 
     turn: int
@@ -56,8 +56,7 @@ class ApprovalKey:
     args_hash: str
     grant_hash: str
     unchanged: bool = False
-    prefix: CommandPrefix | None = None
-    prefix_hash: str | None = None
+    prefixes: Mapping[str, str] = field(default_factory=dict)
     network: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -88,21 +87,24 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
 
 
 def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
-    """Return the standing answer for exactly this call, its prefix, or all of its hosts."""
-    about = ""
-    grant = grants.find_grant(tx, wish.asker, wish.session, wish.grant_hash)
-    if grant is None and wish.prefix_hash is not None:
-        about = str(wish.prefix)
-        grant = grants.find_grant(tx, wish.asker, wish.session, wish.prefix_hash)
-    if grant is not None:
+    """Return the standing answer for exactly this call, all its prefixes, or all its hosts."""
+    if (grant := _common_grant(tx, wish, [wish.grant_hash])) is not None:
+        return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant))
+    if (grant := _common_grant(tx, wish, wish.prefixes)) is not None:
+        about = ", ".join(dict.fromkeys(wish.prefixes.values()))
         return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant, about))
-    hosts = [
-        grants.find_grant(tx, wish.asker, wish.session, hash_) for hash_ in wish.network.values()
-    ]
-    if not hosts or hosts[0] is None or None in hosts:
-        return None
-    text = audit_text_for_grant(*hosts[0], f"network to {', '.join(wish.network)}")
-    return Answered("session" if hosts[0][0] else "always", text, scope="network")
+    if (grant := _common_grant(tx, wish, wish.network.values())) is not None:
+        text = audit_text_for_grant(*grant, f"network to {', '.join(wish.network)}")
+        return Answered("session" if grant[0] else "always", text, scope="network")
+    return None
+
+
+def _common_grant(
+    tx: Transaction, wish: ApprovalKey, hashes: Iterable[str]
+) -> tuple[str, str] | None:
+    """Return session and giver of the first of the grants if there is one for each hash."""
+    common = [grants.find_grant(tx, wish.asker, wish.session, hash_) for hash_ in hashes]
+    return None if None in common else next(iter(common), None)
 
 
 def open_approval(tx: Transaction, wish: ApprovalKey, approval: ApprovalPrompt) -> ApprovalPrompt:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.records import frozen
-from gateway.core.approval import ApprovalPrompt, network_fingerprints, prefix_fingerprint
+from gateway.core.approval import ApprovalPrompt, network_fingerprints, prefix_fingerprints
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
@@ -34,7 +34,7 @@ class Grant:
 
 
 def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
-    """Allow this exact call, its prefix with any arguments, or the network to its hosts.
+    """Allow this exact call, its prefixes with any arguments, or the network to its hosts.
 
     An earlier grant for the same call is replaced.
     """
@@ -46,8 +46,8 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
     titles: dict[str, str]
     if question.scope == "prefix":
         titles = {
-            prefix_fingerprint(request, root) or "": f"{request.tool} {request.prefix}"
-            " (any arguments)"
+            fingerprint: f"{request.tool} {prefix} (any arguments)"
+            for fingerprint, prefix in prefix_fingerprints(request, root).items()
         }
     elif question.scope == "network":
         hashes = network_fingerprints(request, root)

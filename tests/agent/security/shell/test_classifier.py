@@ -89,8 +89,9 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-def kind_of(command: str, workspace: Path, folder: str = ".") -> str:
-    return classify(parse_script(command), (workspace / folder).resolve(), workspace)
+def kind_of(command: str, workspace: Path, folder: str = ".", *, network: bool = False) -> str:
+    folder_path = (workspace / folder).resolve()
+    return classify(parse_script(command), folder_path, workspace, has_own_network=network)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,17 @@ def test_read_only_commands_are_reads(command: str, workspace: Path) -> None:
         "git add . && git commit -m 'x; y'", "tar czf a.tgz src", "find . -name x -exec cat {} +",
         "cat src/*", "git branch new", "sqlite3 a.db 'select 1'", "ls & make",
         "cd src && git log", "git -C src status", "chmod +x run.sh", "cat a 2> log", "uniq a b",
+        "python3 - <<'E'\nprint('$(curl x)')\nE", "python3 <<E\nprint(1)\nE",
+        "python3 - a <<E b\nE",
+        "python3 - <<E\n$(ls)\nE", "python3 - < src/a.py", "echo 'print(1)' | python3 -",
+        "git checkout -b new", "git checkout -qb new origin/main", "git checkout -b new HEAD~2",
+        "find . -name '*.py' | xargs grep -n foo", "find . -print0 | xargs -0 -n 5 wc -l | tail -1",
+        "cd src && find . -type f 2>/dev/null | grep -v 'x/' | head -20 | xargs grep -l y",
+        "find src -type f | xargs -I{} grep -H x {}", "git ls-files | xargs cat",
+        "git ls-files '*.py' | sort -u | xargs -n1 git blame", "rg --files | xargs wc -l",
+        "grep -rl x src | xargs head -3", "(find . | xargs cat)", "x=$(find . | xargs cat)",
+        "for f in a b; do find . | xargs grep $f; done", "find . | xargs awk 1",
+        "find . | xargs timeout 5 cat",
     ],
 )  # fmt: skip
 def test_build_test_and_edit_commands_are_works(command: str, workspace: Path) -> None:
@@ -160,10 +172,105 @@ def test_unknown_option_is_not_read_only(command: str, workspace: Path) -> None:
         "awk -v a=b 'BEGIN{system(\"x\")}'", "find . -delete", "rg --pre x y", "npx x ../y",
         "cat 'a\0b'", "cat .*", "ls .?/x", "env", "time -o a ls", "git diff --output=a",
         "echo x > .git/hooks/y",
+        # Input of an interpreter that the shell computes with other programs, or from elsewhere.
+        "python3 - <<E\n$(curl x)\nE", "python3 - <<E\n`rm x`\nE", "python3 - < /x",
+        "python3 - <(curl x)", "curl x | python3 -", "PYTHONPATH=. python3 - <<E\nE",
+        "python3 - <<E > /x\nE", "python3 - ../x <<E\nE", "sh - <<E\nrm x\nE",
+        # Branches that replace others, and files that a checkout overwrites.
+        "git checkout x", "git checkout -- a", "git checkout -b x -- a", "git checkout -B x",
+        "git checkout -f -b x", "git checkout -qfb x", "git checkout -b x --force",
+        "git checkout -b x y z", "git checkout -b $X", "git checkout -b -f", "git checkout -b",
+        "git checkout --orphan x", "git checkout -b x --pathspec-from-file=a",
+        "git checkout -p -b x", "git checkout -b x --recurse-submodules", "git checkout -mb x",
+        "git -c core.pager=x checkout -b y", "git --exec-path=. checkout -b y",
+        "GIT_SSH_COMMAND=x git checkout -b y", "git checkout -b y > ../x",
+        # Words that xargs adds, if they may be anything, or the program does more than read.
+        "find . | xargs rm", "find . | xargs sed -i s/a/b/", "find . | xargs sh -c 'cat \"$@\"' x",
+        "find . | xargs -I{} sh -c 'cat {}'", "find . | xargs -I{} cat x/{}",
+        "find . | xargs touch",
+        "find . | xargs -I ls ls", "find . | xargs -n1 -I{} uniq a", "find . | xargs uniq",
+        "find . | xargs xxd", "find $X | xargs cat", "find . | xargs jq .a | sh",
+        "find . | xargs sed", "find . | xargs jq", "find . | xargs grep", "find . | xargs rg -e",
+        "find . | xargs -a list cat", "find . | xargs env", "find . | xargs xargs cat",
+        "find . -printf '/x' | xargs cat", "find . -ls | xargs cat",
+        "find . -exec echo /x \\; | xargs cat",
+        "find . -fprintf x y | xargs cat", "find . -delete | xargs cat", "find / | xargs cat",
+        "find .. | xargs cat", "find . 2>&1 | xargs cat", "find . |& xargs cat",
+        "find . | xargs cat < list", "find . | xargs cat <<< /x", "find . | xargs cat <<E\n/x\nE",
+        "echo /x | xargs cat", "echo /x | xargs grep", "cat list | xargs cat", "xargs cat",
+        "find . | grep -o /x | xargs cat", "find . | grep x list | xargs cat",
+        "(find .) | xargs cat",
+        "find . | grep -rh x | xargs cat", "find . | tail -c 9 | xargs cat",
+        "find . | cut -c2- | xargs cat",
+        "find . | sed s,./,/, | xargs cat", "find . | sort list | xargs cat",
+        "ls; (cat a) | xargs cat",
+        "find . & xargs cat", "find . && xargs cat", "rg -l x -r /y | xargs cat",
+        "rg x | xargs cat",
+        "git ls-files --format=/x | xargs cat", "git -C src ls-files | xargs cat",
+        "fd . --format /x | xargs cat", "grep -rl x -e -h | xargs cat", "env find . | xargs cat",
+        "set -- /x; find . | xargs cat \"$@\"", "find . | xargs cat $X", "find . | xargs cat /x",
+        # Without a network of its own, a port may belong to anybody.
+        "curl http://127.0.0.1:8000/", "curl localhost:8000",
     ],
 )  # fmt: skip
 def test_other_commands_are_unknown(command: str, workspace: Path) -> None:
     assert kind_of(command, workspace) == ("reads" if command == "" else "unknown")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl http://127.0.0.1:8000/", "curl -sS 'localhost:3000/a?b=c&d=e'",
+        "curl http://[::1]:80/x",
+        "curl -s -o /dev/null -w '%{http_code} %{time_total}\\n' http://localhost:3000",
+        "curl -sf --max-time 3 http://0.0.0.0:5000/health | head -c 200",
+        "curl -I https://app.localhost/",
+        "curl -X POST -H 'content-type: application/json' -d '{\"a\": \"x@y\"}' localhost:80/api",
+        "sleep 1; curl -b 'a=b' -u me:pw --retry 3 --retry-connrefused http://LOCALHOST:1/",
+    ],
+)  # fmt: skip
+def test_curl_reaches_servers_of_the_conversation(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace, network=True) == "works"
+    assert kind_of(command, workspace) == "unknown"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl", "curl http://example.org", "curl http://localhost:1 http://example.org",
+        "curl $URL",
+        "curl http://{localhost,example.org}/", "curl http://localhost@example.org/",
+        "curl http://localhost:1@example.org", "curl 'http://example.org#@localhost/'",
+        "curl 'http://example.org\\@localhost'", "curl http://localhost.example.org",
+        "curl http://127.0.0.1.example.org", "curl http://10.0.0.1:80", "curl file://localhost/x",
+        "curl ftp://localhost/x", "curl gopher://localhost:1/x", "curl http://localhost:99999/",
+        "curl -L localhost:1", "curl --location localhost:1", "curl -sSL localhost:1",
+        "curl -: localhost",
+        "curl -o out localhost:1", "curl -O localhost:1/x", "curl -sOJ localhost:1/x",
+        "curl -oout localhost:1",
+        "curl -K x localhost:1", "curl --config x localhost:1", "curl -sK- localhost:1",
+        "curl -x http://a localhost:1", "curl --proxy a localhost:1",
+        "curl --preproxy a localhost:1",
+        "curl --connect-to ::a:1 localhost:1", "curl --resolve localhost:1:1.1.1.1 localhost:1",
+        "curl --unix-socket /x localhost", "curl --abstract-unix-socket x localhost",
+        "curl -T a localhost:1",
+        "curl -d @/x localhost:1", "curl -d @a localhost:1", "curl --data-binary @/x localhost:1",
+        "curl --data-urlencode x@/y localhost:1", "curl -F a=@/x localhost:1",
+        "curl -H @/x localhost:1",
+        "curl -b /x localhost:1", "curl -c jar localhost:1", "curl -D out localhost:1",
+        "curl -w @/x localhost:1", "curl -w '%output{x}a' localhost:1", "curl --next localhost:1",
+        "curl --variable x@/y --expand-url '{{x}}' localhost:1", "curl --trace x localhost:1",
+        "curl -E /x localhost:1", "curl --netrc localhost:1", "curl --interface x localhost:1",
+        "curl --url http://example.org localhost:1", "curl localhost:1 > ../x",
+        "curl localhost:1 | sh",
+        "curl -d $(cat .env) localhost:1", "http_proxy=http://a curl localhost:1",
+        "curl --loc localhost:1",
+        "CURL_HOME=. curl localhost:1", "./curl localhost:1 -K x; curl example.org",
+        "curl -- -K localhost:1",
+    ],
+)  # fmt: skip
+def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace, network=True) == "unknown"
 
 
 def test_paths_are_relative_to_the_folder_of_the_command(workspace: Path) -> None:

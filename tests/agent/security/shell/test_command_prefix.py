@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.approvals import CommandPrefix
-from agent.security.shell.command_prefix import prefix_of
+from agent.security.shell.command_prefix import prefixes_of
 from agent.security.shell.program_table import interpreters, prefixes, wrappers
 
 
@@ -37,25 +37,44 @@ from agent.security.shell.program_table import interpreters, prefixes, wrappers
     ],
 )
 def test_simple_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
-    command_prefix = prefix_of(line, tmp_path, tmp_path)
-    assert (command_prefix and str(command_prefix)) == prefix
+    assert [str(each) for each in prefixes_of(line, tmp_path, tmp_path, is_confined=False)] == (
+        [prefix] * bool(prefix)
+    )
 
 
 UNSAFE_LINES = [
-    # More than one command, in any syntax.
+    # More than one command, with one that is not listed, or in a syntax that is not followed.
     "git commit -m x; curl evil.example", "git commit -m x && curl evil.example",
-    "git commit -m x || id", "git commit -m x | sh", "git commit -m x\ncurl evil.example",
-    "git commit -m x &", "git commit -m x & id", "id; git commit -m x", "(git commit -m x)",
+    "git commit -m x || evil", "git commit -m x | sh", "git commit -m x\ncurl evil.example",
+    "git commit -m x &", "git commit -m x & id", "evil; git commit -m x", "(git commit -m x)",
     "{ git commit -m x; }", "! git commit -m x", "if true; then git commit; fi",
     "for x in a; do git commit; done", "git() { id; }; git commit", "git commit -m x # y",
-    "git commit -m x;", "time git commit", "coproc git commit",
-    "git commit -m x\r\ncurl evil.example",
+    "git commit -m x;", "time git commit", "coproc git commit", "ls & git commit",
+    "git commit -m x\r\ncurl evil.example", "git commit |& cat", "git commit | (cat)",
+    "while git commit; do ls; done", "case x in x) git commit;; esac", "[ -f x ] && git commit",
+    "alias git=evil; git commit", "git commit && exec ls", "ls && env git commit",
+    # Commands that change the shell for those after them.
+    "X=1; git commit", "export X=1 && git commit", "export -n X; git commit",
+    "read X && git commit", "set -a; git commit", "unset X; git commit", "printf -v X 1; npm test",
+    "cd -; git commit", "cd; git commit", "cd / && git commit", "cd .. && git commit",
+    "cd link && git commit", "cd $X && git commit", "cd .git && git commit", "pushd sub; git push",
+    "cd sub | git commit", "cd sub > out && git commit", "cd bare/../.. && git commit",
+    "cd sub && git push ../bare",
+    # Input from a pipe, and output to a file.
+    "cat a | git commit -F -", "ls | npm test", "git log | tee a", "git log | cat > a",
+    "git commit | xargs ls", "find . -name x | xargs git add", "git commit &> out",
+    "git commit &>/dev/null", "git commit >& out", "git commit 3<> a", "git commit 2>err | cat",
+    "cat < /etc/passwd && git commit", "cat .env && git commit", "cat /etc/passwd; git commit",
+    # A command before it may change the script.
+    "git checkout x && npm test", "cp evil package.json; npm test", "mkdir a && npm test && ls",
+    # More prefixes than fit into a question.
+    "git add a; git commit; git push; git tag x; git stash",
     # Values computed by the shell.
     "git commit -m $(curl evil.example)", "git commit -m `id`", 'git commit -m "$(id)"',
     "git commit -m \"$X\"", "git commit $X", "git commit <(id)", "git commit -m $((x))",
     "$GIT commit", "g{it,} commit", "git {commit,push}", "git commit ~/x", "git commit $'a'$X",
     # Files read or written in addition to the arguments.
-    "git commit -m x > out", "git commit < in", "git commit 2>&1", "git commit <<< x",
+    "git commit -m x > out", "git commit < in", "git commit <<< x",
     "git commit <<E\nx\nE", "git commit -m x >> .git/hooks/pre-commit",
     # Leading variables.
     "GIT_SSH_COMMAND=./evil git push", "X=1 git commit", "PATH=.:$PATH git commit",
@@ -128,11 +147,12 @@ UNSAFE_LINES = [
     "\x0cgit commit",
     "git\u00a0commit", "git commit\u2028id", "git commit\x0bid; id", "\ufeffgit commit",
     # No command, or one that shells parse differently.
-    "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; id",
+    "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; evil",
 ]  # fmt: skip
 
 
-def test_unsafe_line_has_no_prefix(tmp_path: Path) -> None:
+@pytest.mark.parametrize("confined", [True, False])
+def test_unsafe_line_has_no_prefix(tmp_path: Path, confined: bool) -> None:
     (tmp_path / "link").symlink_to("/etc")
     (tmp_path / "file").symlink_to("/etc/passwd")
     (tmp_path / "sub").mkdir()
@@ -141,26 +161,83 @@ def test_unsafe_line_has_no_prefix(tmp_path: Path) -> None:
     (tmp_path / "clone" / ".git").mkdir(parents=True)
     (tmp_path / "mirror.git").mkdir()
     (tmp_path / "mirror.git" / "HEAD").touch()
-    prefixes = {line: prefix_of(line, tmp_path, tmp_path) for line in UNSAFE_LINES}
-    assert {line: prefix for line, prefix in prefixes.items() if prefix is not None} == {}
+    (tmp_path / "package.json").touch()
+    prefixes = {
+        line: prefixes_of(line, tmp_path, tmp_path, is_confined=confined) for line in UNSAFE_LINES
+    }
+    assert {line: prefix for line, prefix in prefixes.items() if prefix} == {}
 
 
 def test_link_out_of_the_workspace_has_no_prefix(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
-    assert prefix_of("cat link/passwd", tmp_path, tmp_path) is None
-    assert prefix_of("cat a", tmp_path.parent, tmp_path) is None
+    assert prefixes_of("cat link/passwd", tmp_path, tmp_path, is_confined=True) == ()
+    assert prefixes_of("cat a", tmp_path.parent, tmp_path, is_confined=True) == ()
 
 
 def test_prefix_is_bound_to_the_scripts_it_runs(tmp_path: Path) -> None:
     file = tmp_path / "package.json"
     file.write_text("{}")
-    first = prefix_of("npm test -- a.js", tmp_path, tmp_path)
-    assert first is not None
-    assert first.contents is not None
-    assert prefix_of("npm test -- b.js", tmp_path, tmp_path) == first
+    first = prefixes_of("npm test -- a.js", tmp_path, tmp_path, is_confined=True)
+    assert first[0].contents is not None
+    assert prefixes_of("npm test -- b.js", tmp_path, tmp_path, is_confined=True) == first
     file.write_text('{"scripts": {"test": "evil"}}')
-    assert prefix_of("npm test -- a.js", tmp_path, tmp_path) != first
-    assert prefix_of("git status", tmp_path, tmp_path) == CommandPrefix(("git", "status"))
+    assert prefixes_of("npm test -- a.js", tmp_path, tmp_path, is_confined=True) != first
+    assert prefixes_of("git commit", tmp_path, tmp_path, is_confined=True) == (
+        CommandPrefix(("git", "commit")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "confined", "unconfined"),
+    [
+        ("npm test 2>&1 | tail -20", "npm test *", "npm test *, tail *"),
+        ("cd sub && npm test", "npm test *", "npm test *"),
+        ("cd sub && npm test 2>&1 | tail -5", "npm test *", "npm test *, tail *"),
+        ("git add . && git commit -m x", "git add *, git commit *", "git add *, git commit *"),
+        ("git push >/dev/null 2>&1", "git push *", "git push *"),
+        ("ls src; git push", "git push *", "ls *, git push *"),
+        ("git push || true", "git push *", ""),
+        ("pytest -q | grep -c x || echo none", "pytest *", ""),
+        ("npm run lint && npm test", "npm run lint *, npm test *", "npm run lint *, npm test *"),
+        ("cat <<E && git push\nx\nE", "", ""),
+        ("git push\ngit push origin x", "git push *", "git push *"),
+        ("git log | head -3", "", "git log *, head *"),
+    ],
+)
+def test_each_command_of_a_line_only_reads_or_has_a_prefix(
+    line: str, confined: str, unconfined: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "package.json").touch()
+    (tmp_path / "sub" / "package.json").touch()
+    for is_confined, names in ((True, confined), (False, unconfined)):
+        prefixes = prefixes_of(line, tmp_path, tmp_path, is_confined=is_confined)
+        assert ", ".join(map(str, prefixes)) == names
+
+
+@pytest.mark.parametrize(
+    ("line", "folders"),
+    [
+        ("npm test", [""]),
+        ("cd sub && npm test", ["sub"]),
+        ("cd sub; npm test", ["", "sub"]),
+        ("cd sub && ls; npm test", ["", "sub"]),
+        ("ls || cd sub && npm test", ["", "sub"]),
+        ("cd sub && cd deep && npm test", ["sub/deep"]),
+    ],
+)
+def test_prefix_is_bound_to_the_scripts_of_each_possible_folder(
+    line: str, folders: list[str], tmp_path: Path
+) -> None:
+    for folder in ("sub/deep", "sub", ""):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "package.json").write_text(folder)
+    bound = [
+        prefix
+        for folder in folders
+        for prefix in prefixes_of("npm test", tmp_path / folder, tmp_path, is_confined=True)
+    ]
+    assert list(prefixes_of(line, tmp_path, tmp_path, is_confined=True)) == bound
 
 
 def test_wrappers_and_interpreters_have_no_prefix() -> None:

@@ -77,6 +77,7 @@ def test_changed_file_changes_the_digest_or_the_line_is_unbound(tmp_path: Path) 
     [
         "./x.sh", "./x.sh --all", "sh x.sh", "bash -eu x.sh", "python x.py", "python3 -u x.py a b",
         "python -m pkg", "python -c 'print(1)'", "python3 < x.py", "python3 <<'E'\nprint(1)\nE",
+        "python3 - a <<'E'\nprint(1)\nE", "python3 -u - < x.py", "node - <<'E'\n1\nE",
         "node -e '1'", "perl -pe s/a/b/ data", "perl -i -pe s/a/b/ data", "make", "make -j4 test",
         "make -C sub all", "npm test", "npm run build -- --watch", "cd pkg && make", "just build",
         "timeout 60 ./x.sh", "env ./x.sh", "make 2>&1 | tee log", "make -j app",

@@ -242,7 +242,7 @@ def test_home_of_30_000_files_is_scanned_in_time(home: Path) -> None:
 async def plan_of(tool: Exec, call: CallContext, command: str) -> tuple[object, ...]:
     args = {"command": command}
     plan = await tool.bind(await tool.plan(args, call), args, call)
-    return plan.home_settings, plan.confinement, plan.unbound, plan.prefix is not None
+    return plan.home_settings, plan.confinement, plan.unbound, bool(plan.prefixes)
 
 
 async def confinement_of(tool: Exec, call: CallContext) -> str:

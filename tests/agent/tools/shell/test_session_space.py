@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.security.policy.engine import PrincipalContext, RolePolicy
+from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
@@ -68,6 +70,30 @@ async def test_background_server_is_reachable_only_in_its_conversation(
     once = "curl -s -o /dev/null -w '%{http_code}' " + URL
     assert (await run_exec(tool, of_session(call, "other"), once)).startswith("000")
     assert "[exit code 0]" not in await run_exec(tool, call, "curl -sm 2 http://1.1.1.1/")
+    await tool.aclose()
+
+
+async def test_server_of_the_conversation_is_reached_without_approval(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    role = built_in_roles()["build"]
+    policy = RolePolicy(PrincipalContext(role, "accept-edits", is_confined=True))
+    tool = new_exec(box)
+
+    async def verdict(call: CallContext, **more: object) -> str:
+        args = {"command": f"{ASK} {URL}", **more}
+        plan = await tool.plan(args, call)
+        return policy.decide(plan.request(tool, args, call.workspace)).verdict
+
+    assert await verdict(call) == "ask"
+    await run_exec(tool, call, SERVER, background=True)
+    assert await verdict(call) == "allow"
+    assert await verdict(of_session(call, "other")) == "ask"
+    assert await verdict(call, network="example.org") == "ask"
+    owner = replace(call, environment=replace(call.environment, owner=True))
+    assert await verdict(owner, outside=True, reason="to see") == "ask"
+    await tool.end(call.session)
+    assert await verdict(call) == "ask"
     await tool.aclose()
 
 

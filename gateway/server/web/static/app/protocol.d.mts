@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 20); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 21); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -426,7 +426,7 @@ export interface ApprovalRequest {
   contents?: string | null
   unbound?: string | null
   confinement?: string | null
-  prefix?: CommandPrefix | null
+  prefixes?: CommandPrefix[]
   network?: string[]
   home_settings?: string[]
   tool: string

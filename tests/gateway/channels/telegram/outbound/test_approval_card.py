@@ -68,8 +68,8 @@ def test_reason_for_accepting_errors_follows_the_diff() -> None:
 
 
 def test_prefix_has_its_own_button() -> None:
-    prefix = CommandPrefix(("git", "push"))
-    prompt = replace(ASKED, request=replace(ASKED.request, prefix=prefix))
+    prefixes = (CommandPrefix(("git", "push")),)
+    prompt = replace(ASKED, request=replace(ASKED.request, prefixes=prefixes))
     buttons = render_approval(prompt).buttons
     assert [button.label for button in buttons][-2:] == [
         "Always allow git push * (any arguments)",

@@ -74,7 +74,7 @@ async def test_key_without_a_choice_is_not_an_answer() -> None:
 
 
 def test_prefix_is_offered_by_name() -> None:
-    request = replace(REQUEST, prefix=CommandPrefix(("git", "commit")))
+    request = replace(REQUEST, prefixes=(CommandPrefix(("git", "commit")),))
     approval = with_view(replace(QUESTION, request=request))
     assert "[p] Always allow git commit * (any arguments)" in choices_text(approval)
     assert "[p]" not in choices_text(QUESTION)
