@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
@@ -32,6 +33,7 @@ from gateway.core.token_routes import API
 from gateway.media.pictures import store_base64
 from gateway.sessions.console_binding import LOCAL
 from gateway.sessions.event_feeds import lane_events
+from gateway.store.repositories.conversations import session_folders
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import turns
 
@@ -82,7 +84,7 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
     """Send a message to a session (None: a new one); returns the session's id once the message is
     on disk. A second message with the same `event_id` is ignored; for a new session, call
     `create_session` first. `agent` names the agent that answers."""
-    agent_option = await _agent_option(ctx, agent)
+    agent_option = await _agent_option(ctx, agent, session)
     session = await ctx.find_session(session or await create_session(ctx))
     route = route_of_session(session)
     await bind_session(ctx, route.lane, session)
@@ -103,11 +105,21 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
     return session
 
 
-async def _agent_option(ctx: ServiceContext, name: str | None) -> Mapping[str, Any] | None:
-    """Return an agent as an option of a message. Raises `ConfigError` for an unknown agent."""
+async def _agent_option(
+    ctx: ServiceContext, name: str | None, session: str | None
+) -> Mapping[str, Any] | None:
+    """Return an agent of the session's folder as an option of a message.
+
+    Raises `ConfigError` for an unknown agent.
+    """
     if name is None:
         return None
-    agent = await asyncio.to_thread(ctx.agent.subagents.find, name, ctx.agent.workspace.folder)
+    folder = ctx.agent.workspace.folder
+    if session is not None:
+        session_id = await ctx.find_session(session)
+        own_folder = await ctx.database.transact(session_folders.of_session, session_id)
+        folder = folder if own_folder is None else Path(own_folder.workspace)
+    agent = await asyncio.to_thread(ctx.agent.subagents.find, name, folder)
     if agent is None:
         raise ConfigError(
             t("unknown agent {name!r}", name=name[:80]), hint=t("`kore agents list` shows them")

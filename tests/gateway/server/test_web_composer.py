@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 from agent.providers.scripted import EchoProvider
+from gateway.core.session_folder import SessionFolder
+from gateway.store.repositories.conversations import session_folders
 from tests.gateway.server.browser import NEEDS_CHROMIUM, api, browser_page, log_in, say
 from tests.gateway.server.served import served
 
@@ -112,3 +114,20 @@ async def test_input_typed_while_a_session_starts_is_kept(tmp_path: Path) -> Non
         await page.click("text=New session")
         await page.wait_for_selector(".welcome")
         assert await page.input_value(".composer textarea") == ""
+
+
+async def test_files_of_the_session_folder_are_completed(tmp_path: Path) -> None:
+    async with served(tmp_path) as server, browser_page() as page:
+        part = server.parts.workspace / "part"
+        part.mkdir()
+        (part / "plum.txt").write_text("")
+        (server.parts.workspace / "plan.txt").write_text("")
+        session = await server.parts.service.create_session()
+        folder = SessionFolder(str(server.parts.workspace.resolve()), str(part.resolve()))
+        await server.parts.database.transact(session_folders.put, session, folder)
+        await log_in(page, server)
+        await page.click(".sidebar .session")
+        await page.wait_for_selector("header .folder")
+        await page.fill(BOX, "look at @pl")
+        await page.wait_for_selector(".completion >> text=plum.txt")
+        assert await page.locator(".completion li").count() == 1

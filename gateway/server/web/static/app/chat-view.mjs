@@ -18,7 +18,7 @@ const BLOCK_MESSAGES = 25
 // Number of the newest messages that may still change: results come after their calls.
 const UNSETTLED_MESSAGES = 100
 
-export function Chat({ connection, session, onSession, onTurn, home, say }) {
+export function Chat({ connection, session, onSession, onTurn, folder, home, say }) {
   const choice = useFolders(connection, session)
   const [latest, draw, carry] = useConversation(connection, session, onTurn, say)
   const talk = latest.current
@@ -102,7 +102,7 @@ export function Chat({ connection, session, onSession, onTurn, home, say }) {
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
     ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
-    <${Composer} connection=${connection} session=${session} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
+    <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
       <${FolderChoice} ...${choice} home=${home} />
     <//>
   </section>`

@@ -8,20 +8,21 @@ const MAX_ENTRIES = 8
 // These lead to another session, which the page has buttons for.
 const ELSEWHERE = new Set(["resume", "fork", "start", "exit", "quit"])
 
-// `choices` for the text as it is, and what a key does with them; `put` replaces the word.
-export function useCompletion(connection, text, put) {
+// `choices` for the text as it is, and what a key does with them; `put` replaces the word. Files are
+// those of the session's `folder`, or of the workspace.
+export function useCompletion(connection, text, put, folder) {
   const [choices, setChoices] = useState([])
   const [at, setAt] = useState(0)
   const close = () => setChoices([])
   useEffect(() => {
     let isWanted = true
-    offered(connection, text).then((list) => {
+    offered(connection, text, folder).then((list) => {
       if (!isWanted) return
       setChoices(list)
       setAt(0)
     })
     return () => (isWanted = false)
-  }, [text])
+  }, [text, folder])
   const take = (choice) => {
     put(choice.value)
     close()
@@ -41,11 +42,11 @@ export function useCompletion(connection, text, put) {
   return { choices, at, take, onKey }
 }
 
-async function offered(connection, text) {
+async function offered(connection, text, folder) {
   const command = /^\/([\w:.-]*)$/.exec(text)
   if (command) return (await commands(connection, command[1].toLowerCase())).slice(0, MAX_ENTRIES)
   const file = /(?:^|[\s(])@([^\s@]*)$/.exec(text)
-  return file ? (await files(connection, text, file[1])).slice(0, MAX_ENTRIES) : []
+  return file ? (await files(connection, text, file[1], folder)).slice(0, MAX_ENTRIES) : []
 }
 
 async function commands(connection, letters) {
@@ -54,14 +55,17 @@ async function commands(connection, letters) {
   return list.map(({ name, summary }) => ({ value: `/${name} `, label: `/${name}`, hint: summary }))
 }
 
-// One folder at a time, from the workspace on; a token that may not look at files gets none.
-async function files(connection, text, path) {
+// One folder at a time, from the folder of the session on; a token that may not look at files gets
+// none, and neither does a session in a folder that is not trusted.
+async function files(connection, text, path, sessionFolder) {
   const cut = path.lastIndexOf("/") + 1
   const [folder, letters] = [path.slice(0, cut), path.slice(cut).toLowerCase()]
   connection.places ??= connection.call("list_places").catch(() => [])
-  const [place] = await connection.places
+  const places = await connection.places
+  const place = sessionFolder ? places.find((one) => one === sessionFolder.workspace) : places[0]
   if (!place) return []
-  const entries = await connection.call("list_folder", { place, path: folder }).catch(() => [])
+  const start = sessionFolder?.start_folder ? `${sessionFolder.start_folder.slice(place.length + 1)}/` : ""
+  const entries = await connection.call("list_folder", { place, path: `${start}${folder}` }).catch(() => [])
   const before = text.slice(0, text.length - path.length)
   return entries
     .filter((one) => one.name.toLowerCase().startsWith(letters) && !/\s/.test(one.name))

@@ -13,14 +13,14 @@ const MODES = {
   auto: "Nothing is asked",
 }
 
-export function Composer({ connection, session, isRunning, send, stop, usage, history, say, children }) {
+export function Composer({ connection, session, folder, isRunning, send, stop, usage, history, say, children }) {
   const [text, setText] = useDraft(session)
   const [mode, setMode] = useState("ask")
   const [isSending, setSending] = useState(false)
   const attachments = useAttachments(connection, say)
   const { files } = attachments
   const box = useRef()
-  const completion = useCompletion(connection, text, setText)
+  const completion = useCompletion(connection, text, setText, folder)
   const recall = useHistory(history, session, text, setText)
   useEffect(() => box.current.focus(), [session])
   useLayoutEffect(() => {

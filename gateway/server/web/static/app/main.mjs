@@ -139,7 +139,7 @@ function Workbench({ onOut }) {
   }, [place])
   const session = isPanel(place) ? null : place
   const current = sessions.find((one) => one.id === session)
-  const title = isPanel(place) ? t(PANELS[place]) : (current?.name ?? t("New session"))
+  const title = isPanel(place) ? t(PANELS[place]) : (current?.name || t("New session"))
   useEffect(() => void (document.title = `${title} · Kore`), [title])
   const leave = () => mayLeave() && logout().then(onOut)
   const onKey = (event) => {
@@ -162,7 +162,7 @@ function Workbench({ onOut }) {
       ${OFFLINE[state] && html`<p class="offline" role="status">${t(OFFLINE[state])}</p>`}
       ${isPanel(place)
         ? html`<${Panel} key=${place} name=${place} connection=${connection} say=${say} />`
-        : html`<${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} home=${facts.home} say=${say} />`}
+        : html`<${Chat} connection=${connection} session=${session} onSession=${open} onTurn=${refresh} folder=${current?.folder} home=${facts.home} say=${say} />`}
     </main>
     ${said && html`<p class=${`toast ${said.isGood ? "good" : ""}`} role="alert">${said.text}</p>`}
   </div>`
