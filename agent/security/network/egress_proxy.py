@@ -93,12 +93,11 @@ class EgressProxy:
         self._loop.remove_reader(channel)
         with suppress(OSError):
             places, descriptors, _, _ = socket.recv_fds(channel, _MAX_LISTENERS, _MAX_LISTENERS)
-            services = [service for service in self.services if service.path is None]
             for place, descriptor in zip(places, descriptors, strict=True):
                 if place == SUPERVISOR:
                     self._supervisor = SocketSupervisor(descriptor, self.session)
                 else:
-                    service = None if place == PROXY else services[place - 1]
+                    service = None if place == PROXY else self.services[place - 1]
                     self._use(socket.socket(fileno=descriptor), service)
 
     def _use(self, listener: socket.socket, service: LocalService | None = None) -> None:

@@ -36,6 +36,7 @@ _GIT = "/etc/kore-git"
 # arguments.
 _MAX_MOUNTS = 200
 _MAX_HIDDEN = 1000
+_SOCKET_FOLDER_BYTES = "65536"
 # The shell around bwrap uses lower numbers itself.
 _FIRST_FREE_FD = 10
 # Options used here that not every version supports.
@@ -141,6 +142,7 @@ class Bubblewrap:
             above = sorted({place for folder in opened_folders for place in _folder_above(folder)})
             self._base(setup, job, sources, above)
             self._show_caches(setup, caches, sources)
+            self._make_socket_folders(setup, job)
             bind = "--ro-bind" if job.read_only else "--bind"
             if self.runs_as_root:
                 for folder in opened_folders:
@@ -183,6 +185,17 @@ class Bubblewrap:
         for path in caches:
             setup.arguments += ["--ro-bind", str(sources[path]), str(path)]
 
+    def _make_socket_folders(self, setup: "_Setup", job: SandboxCommand) -> None:
+        """Create the folders below /run for the files that stand for Unix sockets."""
+        services = () if job.egress is None else job.egress.services
+        sockets = [each.path for each in services if each.path and each.path.is_relative_to("/run")]
+        for folder in sorted({str(path.parent) for path in sockets}):
+            if "--size" in self.features:
+                setup.arguments += ["--size", _SOCKET_FOLDER_BYTES]
+            setup.arguments += ["--tmpfs", folder]
+        if sockets:
+            setup.arguments += ["--symlink", "../run", "/var/run"]
+
     def _bind(self, setup: "_Setup", bind: str, opened_folders: Mapping[Path, int]) -> None:
         for folder, descriptor in opened_folders.items():
             if self._by_descriptor:
@@ -206,9 +219,9 @@ class Bubblewrap:
         start = ["setsid", shell, "-c", job.command]
         if job.egress is not None:
             channel, password, direct_names = job.egress.channel()
-            addresses = " ".join(str(each) for each in job.egress.services if each.path is None)
+            services = " ".join(map(str, job.egress.services))
             code = supervise_only(SUPERVISED_SOCKETS).hex() if _unix_services(job) else ""
-            words = [str(setup.own(channel)), password, ",".join(direct_names), addresses, code]
+            words = [str(setup.own(channel)), password, ",".join(direct_names), services, code]
             start = ["setsid", *self._listener_command(), *words, shell, job.command]
         if job.report is not None and is_bash(shell):
             start = job.report.wrapped(start, shell)

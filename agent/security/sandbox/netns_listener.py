@@ -5,7 +5,7 @@ with the password, which other commands in the same network do not know. The oth
 addresses of local services. With a FILTER, in hexadecimal, Kore makes the calls that it supervises.
 The text of this module runs as
 `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SERVICES FILTER SHELL COMMAND` in the sandbox, and
-is then replaced by the command. SERVICES are addresses such as `127.0.0.1:5432 [::1]:8000`.
+is then replaced by the command. SERVICES are those such as `127.0.0.1:5432 unix:/run/x.sock`.
 """
 
 import _socket
@@ -16,6 +16,7 @@ import sys
 PROXY = 0
 SUPERVISOR = 255
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SOCKET_MODE = 0o140666
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 
 
@@ -24,6 +25,7 @@ def main() -> None:
     channel = _socket.socket(fileno=int(number))
     listeners = _service_listeners(services.split())
     passed = []
+    _show_sockets(services.split())
     if password:
         proxy = _listen("127.0.0.1", 0)
         address = f"http://kore:{password}@127.0.0.1:{proxy.getsockname()[1]}"
@@ -51,7 +53,11 @@ def _service_listeners(services: list[str]) -> list[tuple[int, _socket.socket]]:
     another command in this network uses is left out.
     """
     addresses = [service.rpartition(":")[::2] for service in services]
-    exact = [(place, host.strip("[]"), port) for place, (host, port) in enumerate(addresses, 1)]
+    exact = [
+        (place, host.strip("[]"), port)
+        for place, (host, port) in enumerate(addresses, 1)
+        if host != "unix"
+    ]
     further = [(place, "::1", port) for place, host, port in exact if host == "127.0.0.1"]
     listeners = []
     for place, host, port in exact + further:
@@ -60,6 +66,16 @@ def _service_listeners(services: list[str]) -> list[tuple[int, _socket.socket]]:
         except OSError:
             continue
     return listeners
+
+
+def _show_sockets(services: list[str]) -> None:
+    """Create files for programs that look for the socket of a service before they connect."""
+    for service in services:
+        if service.startswith("unix:/run/"):
+            try:
+                os.mknod(service[5:], _SOCKET_MODE)
+            except OSError:
+                continue
 
 
 def _supervise(code: bytes) -> int:

@@ -81,11 +81,11 @@ _MAX_KEPT_HOMES = 64
 class CommandLine:
     """Shell command, the real folder where it runs, and its call.
 
-    A `background` command reaches no host, and reads the data written to `stdin`. `terminal` is the
-    terminal of a person who types (`SandboxCommand`); `is_typed`: a person typed the command. A
-    `read_only` command was judged to be read-only and gets a read-only workspace; so does a command
-    whose call may not write. With an `outside_reason` it runs without the sandbox, and with a
-    `network` it also reaches these hosts: a person has agreed.
+    A `background` command reads the data written to `stdin`. `terminal` is the terminal of a person
+    who types (`SandboxCommand`); `is_typed`: a person typed the command. A `read_only` command was
+    judged to be read-only and gets a read-only workspace; so does a command whose call may not
+    write. With an `outside_reason` it runs without the sandbox, and with a `network` it also
+    reaches these hosts: a person has agreed.
     """
 
     command: str
@@ -424,13 +424,16 @@ class SandboxedCommands:
     def hosts(self, line: CommandLine) -> tuple[str, ...]:
         """Return the hosts that it may reach: any without a sandbox.
 
-        Local services count as hosts. In a sandbox, a background command and a read-only command
-        reach none.
+        Local services count as hosts. In a sandbox, a read-only command reaches none, and a
+        background command only services of the settings by which no data leaves.
         """
         if not self.holds(line):
             return ("anywhere",)
-        if line.background or line.read_only:
+        if line.read_only:
             return ()
+        if line.background:
+            services = split_services(self._settled_services(line))[1]
+            return tuple(str(service) for service in services if not service.is_engine)
         return tuple(dict.fromkeys([*self._settled_hosts(line), *line.network]))
 
     def reaches_hosts(self, line: CommandLine) -> bool:

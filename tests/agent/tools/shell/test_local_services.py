@@ -25,6 +25,7 @@ from agent.security.taint.taint import exfiltration_objection
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
+from agent.tools.shell.process_tool import ProcessTool
 from agent.types import ToolResult
 from tests.fakes.echo_server import EchoServer, another_process
 from tests.postgres_server import create_database, programs
@@ -293,6 +294,25 @@ async def test_commands_that_share_a_network_reach_the_service_of_the_settings(
     for _ in range(2):
         assert "heard hello" in (await run(exec_, call, command)).for_model
     await exec_.aclose()
+
+
+async def test_background_command_reaches_services_of_the_settings(
+    box: Bubblewrap, call: CallContext, echo: EchoServer
+) -> None:
+    exec_ = tool(box, echo.service, "127.0.0.1:2375", exec_hosts=("example.org",))
+    command = f"{CLIENT} 127.0.0.1 {echo.port}"
+    plan = await exec_.plan({"command": command, "background": True}, call)
+    assert plan.hosts == (echo.service,)
+    output = await run(exec_, call, command, background=True)
+    text = output.for_model
+    process = ProcessTool(ToolSettings(), exec_.processes)
+    async with asyncio.timeout(30):
+        while "exit code" not in text:
+            output = await process.run({"action": "output", "wait_s": 5}, call)
+            text += output.for_model
+    await exec_.aclose()
+    assert "heard hello" in text
+    assert output.taint == {"untrusted"}
 
 
 async def test_real_postgresql_answers(box: Bubblewrap, call: CallContext) -> None:

@@ -272,6 +272,16 @@ async def test_real_postgresql_answers(box: Bubblewrap, call: CallContext) -> No
     assert "42\n[exit code 0]" in result.for_model
 
 
+async def test_programs_that_look_for_the_socket_find_it(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    """Neither service needs to exist."""
+    paths = (Path("/run/kore-test/db/x.sock"), Path("/run/kore-test.sock"))
+    command = " && ".join(f"test -S {path} && test -S /var{path}" for path in paths)
+    result = await run(tool(box, *paths), call, f"{command} && ls -A /run")
+    assert result.for_model == "kore-test\nkore-test.sock\n[exit code 0]"
+
+
 async def test_no_descriptor_stays_open(box: Bubblewrap, call: CallContext, service: Path) -> None:
     exec_ = tool(box, service)
     await run(exec_, call, f"{CLIENT} {service}")
