@@ -30,6 +30,7 @@ from gateway.core.records import (
     SessionPreview,
 )
 from gateway.core.session_folder import SessionFolder
+from gateway.ops.working_place import chosen_place
 from gateway.sessions import console_binding, lookup, mode_choice, service
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.event_feeds import session_events
@@ -87,11 +88,12 @@ async def list_session_folders(ctx: ServiceContext) -> Sequence[SessionFolder]:
     """List the folders that a new session can work in: those of earlier sessions, the last used
     first, and trusted folders."""
     used = await ctx.database.transact(session_folders.used, console_principal())
-    trusted = ctx.screens.settings.security.trusted_folders
+    settings, home = ctx.screens.settings, ctx.screens.home
 
     def existing() -> list[SessionFolder]:
-        real = (SessionFolder(os.path.realpath(folder)) for folder in trusted)
-        folders = dict.fromkeys([*used, *real])
+        trusted = (Path(os.path.realpath(each)) for each in settings.security.trusted_folders)
+        places = (chosen_place(settings, home, each) for each in trusted if each.is_dir())
+        folders = dict.fromkeys([*used, *(place.session_folder for place in places)])
         return [folder for folder in folders if os.path.isdir(folder.path)]
 
     return await asyncio.to_thread(existing)

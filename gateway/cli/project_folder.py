@@ -1,19 +1,13 @@
-"""Folder that a person works in, and trust in folders."""
+"""Choice of the folder that a person works in, and trust in folders."""
 
 import argparse
 import json
-import os
-import pwd
-import shlex
-import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.file_marks import unmark
 from agent.text.visible import escape_invisible, escape_line
@@ -35,8 +29,7 @@ from gateway.config.json_files.document import read_object, read_text
 from gateway.config.json_files.jsonc import read
 from gateway.config.references import read_secrets
 from gateway.config.secret_keys import shortened
-from gateway.core.messages import MessageOptions
-from gateway.core.session_folder import SessionFolder
+from gateway.ops.working_place import WorkingPlace, find_place, limit_to_trust
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import origin_of
 
@@ -128,40 +121,6 @@ def _render(path: Path, raw: bytes | None) -> str:
     return "\n".join(line.text for line in visible_lines(text))
 
 
-@frozen
-class WorkingPlace:
-    """Folder where a person is, and the workspace around it.
-
-    `untrusted_repository` is the root of the repository around `folder` where the workspace is
-    only `folder`, because the person has not trusted the repository.
-    """
-
-    workspace: Path
-    folder: Path
-    untrusted_repository: Path | None = None
-
-    @property
-    def remark(self) -> str:
-        """Warning about a workspace without its repository, or ''."""
-        if self.untrusted_repository is None:
-            return ""
-        root = escape_line(str(self.untrusted_repository))
-        return t(
-            "I work in this folder alone, without git: its repository {root} isn't trusted. "
-            "To work in the whole repository: {command}",
-            root=root,
-            command=f"kore trust {shlex.quote(root)}",
-        )
-
-    @property
-    def session_folder(self) -> SessionFolder:
-        start_folder = None if self.folder == self.workspace else str(self.folder)
-        return SessionFolder(str(self.workspace), start_folder)
-
-    def apply(self, options: MessageOptions) -> MessageOptions:
-        return options.in_folder(self.session_folder)
-
-
 def choose_place(
     args: argparse.Namespace, settings: Settings, home: DataDir, *, may_ask: bool = True
 ) -> tuple[WorkingPlace | None, Settings]:
@@ -170,27 +129,17 @@ def choose_place(
     The place is None without a project. In a terminal, a person is asked once whether to trust it.
     Raises `ConfigError`.
     """
-    chosen_folder = None if args.cwd is None else existing_folder(args.cwd)
-    place = find_place(settings, home, chosen_folder)
+    is_chosen = args.cwd is not None
+    if not is_chosen and settings.agent.start_in == "workspace":
+        return None, settings
+    folder = existing_folder(args.cwd) if is_chosen else current_folder().resolve()
+    place = find_place(settings, home, folder, is_chosen=is_chosen)
     if place is None:
         return None, settings
     is_wider = place.workspace != place.folder
-    if may_ask and (chosen_folder is None or is_wider):
+    if may_ask and (is_wider or not is_chosen):
         settings = with_trust(args, settings, home, place.workspace)
-    return limit_to_trust(place, settings, is_chosen=chosen_folder is not None), settings
-
-
-def limit_to_trust(place: WorkingPlace, settings: Settings, *, is_chosen: bool) -> WorkingPlace:
-    """Return the place without the repository where that would exceed the person's trust.
-
-    A person who trusted the folder, or chose it explicitly, did not mean the folders around it.
-    """
-    origin = origin_of(settings)
-    if place.workspace == place.folder or origin.is_own(place.workspace):
-        return place
-    if is_chosen or origin.is_own(place.folder):
-        return WorkingPlace(place.folder, place.folder, place.workspace)
-    return place
+    return limit_to_trust(place, settings, is_chosen=is_chosen), settings
 
 
 def existing_folder(path: Path) -> Path:
@@ -199,73 +148,6 @@ def existing_folder(path: Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(t("--cwd {folder}: no such folder", folder=path))
     return folder.resolve()
-
-
-def find_place(
-    settings: Settings, home: DataDir, chosen_folder: Path | None = None
-) -> WorkingPlace | None:
-    """Return the chosen or the current folder with the repository around it as workspace.
-
-    Returns None without a project: in a home folder, in `/`, in Kore's own folder, in the
-    workspace, and in any parent of these, unless the folder was chosen.
-    """
-    if chosen_folder is None and settings.agent.start_in == "workspace":
-        return None
-    folder = chosen_folder or current_folder().resolve()
-    own_folders = (home.root.resolve(), settings.agent.workspace.resolve())
-    outer_folders = (*_home_folders(folder), *own_folders)
-    root = None
-    if not any(folder.is_relative_to(own_folder) for own_folder in own_folders):
-        root = _repository_around(folder, outer_folders)
-    elif chosen_folder is None:
-        return None
-    if root is not None:
-        return WorkingPlace(root, folder)
-    is_project = not _contains_any(folder, outer_folders) and not _is_world_writable(folder)
-    return WorkingPlace(folder, folder) if chosen_folder is not None or is_project else None
-
-
-def _home_folders(folder: Path) -> Iterator[Path]:
-    """Yield the home folders of this user, whatever $HOME says, and of the folder's owner."""
-    yield Path.home().resolve()
-    for user in {os.geteuid(), folder.stat().st_uid}:
-        # Containers may use a user id without an account.
-        with suppress(KeyError):
-            home = Path(pwd.getpwuid(user).pw_dir)
-            if home.is_absolute():
-                yield home.resolve()
-
-
-def _repository_around(folder: Path, outer_folders: Sequence[Path]) -> Path | None:
-    """Return the root of the repository around the folder, or None.
-
-    A repository around a home folder or Kore's folder, such as a dotfiles repository, does not
-    count, and neither does one that another user could have put around the folder.
-    """
-    for parent in (folder, *folder.parents):
-        if _contains_any(parent, outer_folders):
-            return None
-        if (parent / ".git").exists():
-            return parent if parent == folder or _is_from_person(parent, folder) else None
-    return None
-
-
-def _is_from_person(root: Path, folder: Path) -> bool:
-    """Return whether only this user, or as root the owner of the folder, made the repository."""
-    owners = {os.geteuid()}
-    if os.geteuid() == 0:
-        owners.add(folder.stat().st_uid)
-    entries = (root.lstat(), (root / ".git").lstat())
-    return not _is_world_writable(root) and all(entry.st_uid in owners for entry in entries)
-
-
-def _contains_any(folder: Path, places: Sequence[Path]) -> bool:
-    return any(place.is_relative_to(folder) for place in places)
-
-
-def _is_world_writable(folder: Path) -> bool:
-    """Return whether the folder is world-writable, such as /tmp."""
-    return bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
 def with_trust(

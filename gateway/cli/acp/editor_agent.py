@@ -46,10 +46,10 @@ from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of
 from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.project_folder import WorkingPlace, find_place, limit_to_trust
 from gateway.core.messages import MessageOptions
 from gateway.core.session_folder import SessionFolder
 from gateway.core.tasks import Start, task_scope
+from gateway.ops.working_place import WorkingPlace, chosen_place
 from gateway.turns.agents.profiles import origin_of
 
 if TYPE_CHECKING:
@@ -238,9 +238,7 @@ class EditorAgent:
 
     def _place_of(self, folder: Path) -> WorkingPlace:
         """Return the folder of an editor, with the repository around it if that is trusted."""
-        place = find_place(self._settings, self._home, folder)
-        assert place is not None, "a chosen folder is a place"
-        return limit_to_trust(place, self._settings, is_chosen=True)
+        return chosen_place(self._settings, self._home, folder)
 
 
 def idle_lane() -> str:

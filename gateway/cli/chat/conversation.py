@@ -20,13 +20,13 @@ from gateway.cli.console.chat.repl import ReplOptions
 from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.program import program_name
-from gateway.cli.project_folder import WorkingPlace
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import profile_models
 from gateway.core.messages import MessageOptions
 from gateway.core.session_folder import SessionFolder
 from gateway.ops.model_catalog import offers
+from gateway.ops.working_place import WorkingPlace
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import agent_option, origin_of, skill_catalog
 

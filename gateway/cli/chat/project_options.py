@@ -19,9 +19,9 @@ from agent.security.taint.origin import TrustedOrigins
 from agent.text.visible import escape_line
 from gateway.cli.console.chat.workdir import not_text_remark
 from gateway.cli.folders import data_dir_of
-from gateway.cli.project_folder import WorkingPlace
 from gateway.config import Settings
 from gateway.core.messages import MessageOptions
+from gateway.ops.working_place import WorkingPlace
 from gateway.runtime.paths import DataDir
 from gateway.runtime.secrets import redactor_of
 from gateway.turns.agents.profiles import origin_of

@@ -16,12 +16,13 @@ from gateway.cli.console.chat.conversation import Connect
 from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
-from gateway.cli.project_folder import WorkingPlace, choose_place
+from gateway.cli.project_folder import choose_place
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.tui.full_screen import FullScreen
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.verbs.server.attach import connection_to
 from gateway.core.messages import MessageOptions, console_principal
+from gateway.ops.working_place import WorkingPlace
 from gateway.runtime.log_setup import open_logs
 from gateway.server.replaceable_service import kept_service
 from gateway.turns.agents.profiles import agent_option

@@ -8,10 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.cli.project_folder import WorkingPlace, find_place, limit_to_trust
 from gateway.config import Settings, load_settings
+from gateway.config.sections import SecuritySection
 from gateway.core.messages import MessageOptions
+from gateway.core.session_folder import SessionFolder
+from gateway.ops.working_place import WorkingPlace, find_place, limit_to_trust
 from gateway.runtime.paths import DataDir
+from tests.gateway.parts import opened
 
 
 @pytest.fixture
@@ -32,24 +35,29 @@ def part(person: Path) -> Path:
     return folder
 
 
-def _start(person: Path, here: Path, monkeypatch: pytest.MonkeyPatch, **agent: str) -> Path | None:
+@pytest.fixture
+def kore_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "kore"
+    folder.mkdir()
+    return folder
+
+
+def _start(person: Path, here: Path) -> Path | None:
     """Return the workspace of a person in the folder `here`."""
-    monkeypatch.chdir(here)
-    place = find_place(_settings(person, agent=agent), DataDir(person / ".kore"))
+    settings, home = _settings(person), DataDir(person / ".kore")
+    place = find_place(settings, home, here.resolve(), is_chosen=False)
     return None if place is None else place.workspace
 
 
 def _place_of(person: Path, folder: Path) -> WorkingPlace:
-    place = find_place(_settings(person), DataDir(person / ".kore"), folder)
+    place = find_place(_settings(person), DataDir(person / ".kore"), folder, is_chosen=True)
     assert place is not None
     return place
 
 
-def _settings(
-    person: Path, trusted: tuple[Path, ...] = (), agent: dict[str, str] | None = None
-) -> Settings:
+def _settings(person: Path, trusted: tuple[Path, ...] = ()) -> Settings:
     sections = {
-        "agent": {"workspace": str(person / ".kore" / "workspace"), **(agent or {})},
+        "agent": {"workspace": str(person / ".kore" / "workspace")},
         "security": {"trusted_folders": list(map(str, trusted))},
     }
     file = person / ".kore" / "config.json"
@@ -57,13 +65,10 @@ def _settings(
     return load_settings(config=file, home=file.parent, cwd=person, environ={}, overrides={})
 
 
-def test_root_of_a_repository_is_the_workspace(
-    person: Path, part: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _start(person, part, monkeypatch) == part.parent
-    assert _start(person, part, monkeypatch, start_in="workspace") is None
+def test_root_of_a_repository_is_the_workspace(person: Path, part: Path) -> None:
+    assert _start(person, part) == part.parent
     (part.parent / ".git").rmdir()
-    assert _start(person, part, monkeypatch) == part
+    assert _start(person, part) == part
 
 
 def test_relative_paths_start_in_the_folder_of_the_person(person: Path, part: Path) -> None:
@@ -74,16 +79,14 @@ def test_relative_paths_start_in_the_folder_of_the_person(person: Path, part: Pa
 
 
 @pytest.mark.parametrize("name", [".", "..", ".kore", ".kore/workspace", "/"])
-def test_home_and_kore_folders_are_not_projects(
-    person: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    assert _start(person, person / name, monkeypatch) is None
+def test_home_and_kore_folders_are_not_projects(person: Path, name: str) -> None:
+    assert _start(person, person / name) is None
     # A home folder that is a repository, of dotfiles for example, does not count as a project
     # either.
     (person / ".git").mkdir()
-    assert _start(person, person / name, monkeypatch) is None
+    assert _start(person, person / name) is None
     (person / "letters").mkdir()
-    assert _start(person, person / "letters", monkeypatch) == person / "letters"
+    assert _start(person, person / "letters") == person / "letters"
 
 
 def test_chosen_folder_does_not_grow_to_the_home_folder(person: Path) -> None:
@@ -93,15 +96,13 @@ def test_chosen_folder_does_not_grow_to_the_home_folder(person: Path) -> None:
         assert _place_of(person, folder).workspace == folder
 
 
-def test_world_writable_folder_is_a_project_only_as_a_repository(
-    person: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_world_writable_folder_is_a_project_only_as_a_repository(person: Path) -> None:
     folder = person / "tmp"
     folder.mkdir()
     folder.chmod(0o777)
-    assert _start(person, folder, monkeypatch) is None
+    assert _start(person, folder) is None
     (folder / ".git").mkdir()
-    assert _start(person, folder, monkeypatch) == folder
+    assert _start(person, folder) == folder
 
 
 def test_repository_in_a_world_writable_folder_is_not_the_workspace(
@@ -132,7 +133,7 @@ def test_repository_around_a_home_folder_of_the_accounts_does_not_count(
     assert _place_of(person, part).workspace == home
     monkeypatch.setattr(pwd, "getpwuid", account)
     assert _place_of(person, part).workspace == part
-    assert _start(person, home, monkeypatch) is None
+    assert _start(person, home) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -159,3 +160,21 @@ def test_chosen_folder_grows_only_to_a_trusted_repository(person: Path, part: Pa
     assert limit_to_trust(place, settings, is_chosen=True).workspace == part
     # In the shell's folder, an untrusted repository is the workspace, and its files are untrusted.
     assert limit_to_trust(place, settings, is_chosen=False) == place
+
+
+async def test_new_session_in_a_trusted_folder_works_in_the_trusted_repository_around_it(
+    kore_folder: Path, part: Path
+) -> None:
+    trusted = SecuritySection(trusted_folders=(str(part), str(part.parent)))
+    async with opened(kore_folder, [], settings={"security": trusted}) as parts:
+        folders = await parts.service.list_session_folders()
+    root = str(part.parent)
+    assert folders == [SessionFolder(root, str(part)), SessionFolder(root)]
+
+
+async def test_new_session_in_a_trusted_folder_leaves_an_untrusted_repository_alone(
+    kore_folder: Path, part: Path
+) -> None:
+    trusted = SecuritySection(trusted_folders=(str(part),))
+    async with opened(kore_folder, [], settings={"security": trusted}) as parts:
+        assert await parts.service.list_session_folders() == [SessionFolder(str(part))]
