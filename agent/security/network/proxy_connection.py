@@ -229,7 +229,10 @@ class ProxySession:
 
     async def record_service(self, service: LocalService) -> None:
         """Record a connection. Raises `ProxyRefusal` if it cannot be recorded."""
-        await self.record_host(str(service), f"{service} is one of the services (exec-local)")
+        where = str(service)
+        await self.record_host(where, f"{where} is one of the services (exec-local)")
+        # A program may have waited for the start of the service.
+        self.reason_by_refused_host.pop(where, None)
 
 
 class ProxyConnection:

@@ -285,12 +285,13 @@ class Exec:
             line.folder,
             self._commands.readable(line),
             report=ended.facts,
-            services=self._unreached_services(line, text),
             read_only=line.read_only,
             has_hosts=self._commands.reaches_hosts(line),
             denies=self._commands.sandbox_name == "landlock",
             may_write=line.call.may_write,
         )
+        if end.has_failed:
+            end = replace(end, services=self._unreached_services(line, text))
         return refusal_remark(text, end, may_leave=line.call.owner)
 
     def _unreached_services(self, line: CommandLine, text: str) -> Sequence[str]:

@@ -135,6 +135,35 @@ async def test_service_that_does_not_answer_is_named(box: Bubblewrap, call: Call
     assert result.taint == frozenset()
 
 
+LATE_SERVER = """
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", int(sys.argv[1])))
+s.listen()
+c = s.accept()[0]
+while c.recv(99): pass
+c.sendall(b"heard")
+"""
+
+
+async def test_service_that_answers_in_the_end_is_not_named(
+    box: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    async with another_process() as echo:
+        pass
+    wait = f'until [ "$({CLIENT} 127.0.0.1 {echo.port} 2>&1)" = heard ]; do touch tried; done'
+    work = asyncio.create_task(run(tool(box, echo.service), call, wait))
+    async with asyncio.timeout(30):
+        while not (workspace / "tried").exists():
+            await asyncio.sleep(0.01)
+    server = await asyncio.create_subprocess_exec(
+        "/usr/bin/python3", "-c", LATE_SERVER, str(echo.port)
+    )
+    assert "not reached" not in (await work).for_model
+    await server.wait()
+
+
 @pytest.mark.parametrize(
     "network",
     ["192.0.2.1:5432", "169.254.169.254:8080", "127.0.0.53:5353", "example.org:5432",
