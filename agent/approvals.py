@@ -14,9 +14,9 @@ from agent.records import frozen
 # Allow once, in this session, from now on (exactly these arguments in this folder), or deny.
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
-# A lasting answer covers exactly this call, its commands with any arguments, or the hosts that it
-# requests.
-Scope = Literal["call", "prefix", "network"]
+# A lasting answer covers exactly this call, its commands with any arguments, the hosts that it
+# requests, or private data for its recipient.
+Scope = Literal["call", "prefix", "network", "recipient"]
 
 
 @frozen
@@ -31,6 +31,15 @@ class CommandPrefix:
 
     def __str__(self) -> str:
         return f"{' '.join(self.words)} *"
+
+
+@frozen
+class Recipient:
+    """MCP server that receives the arguments of a call; `identity` is a hash of its program or
+    address."""
+
+    server: str
+    identity: str
 
 
 @frozen
@@ -63,7 +72,7 @@ class VisibleEffects:
     about exactly this call lasts. `prefixes` are the parts of the command that may be allowed with
     any arguments; with `network`, a lasting answer covers these hosts, not the command.
     `home_settings` names files of earlier commands that may influence the command; their contents
-    are part of `confinement`.
+    are part of `confinement`. `recipient` receives what the call sends.
     """
 
     command: str | None = field(default=None, kw_only=True)
@@ -76,6 +85,7 @@ class VisibleEffects:
     prefixes: tuple[CommandPrefix, ...] = field(default=(), kw_only=True)
     network: tuple[str, ...] = field(default=(), kw_only=True)
     home_settings: tuple[str, ...] = field(default=(), kw_only=True)
+    recipient: Recipient | None = field(default=None, kw_only=True)
 
 
 @frozen

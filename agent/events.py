@@ -7,7 +7,7 @@ one line of `--output-format stream-json`; its `type` is the class's tag.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from agent.approvals import Answer, ApprovalRequest, QuestionView
+from agent.approvals import Answer, ApprovalRequest, QuestionView, Recipient
 from agent.records import frozen
 from agent.types import Message, Result, ToolKind, Usage
 
@@ -215,7 +215,8 @@ class ApprovalAnswered:
 
     `words` is the message to the model from the person who denied it; `prefix` the allowed
     beginning of the command, with any arguments; `network` the hosts that commands may reach from
-    now on. `server` is the MCP server that asked.
+    now on; `recipient` the MCP server that may get private data. `server` is the MCP server that
+    asked.
     """
 
     type: ClassVar[str] = "approval_answered"
@@ -226,6 +227,7 @@ class ApprovalAnswered:
     prefix: str | None = None
     network: tuple[str, ...] = ()
     server: str = ""
+    recipient: Recipient | None = None
 
 
 @frozen

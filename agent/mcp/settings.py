@@ -57,6 +57,7 @@ class McpServerSettings:
     `is_sse` selects the old SSE transport for a `url`. `tools` and `without_tools` are patterns
     that select tools; tools that match `allow` run without approval. `is_private` says whether
     results are private; None means that they are if the server has a folder, variables or headers.
+    `is_trusted_with_private_data`: calls of allowed tools do not ask because of private data.
     `timeout_s` limits a call, `start_timeout_s` everything up to the list of tools. `protocol` is a
     fixed protocol version such as "2025-11-25"; None detects it.
 
@@ -80,6 +81,7 @@ class McpServerSettings:
     without_tools: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     is_private: bool | None = None
+    is_trusted_with_private_data: bool = False
     timeout_s: float = 120.0
     start_timeout_s: float = 30.0
     protocol: str | None = None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
+from agent.approvals import Recipient
 from agent.mcp.listing import AcceptedTools, McpToolDefinition
 from agent.mcp.settings import McpServerSettings
 from agent.prompts import render_prompt
@@ -70,9 +71,13 @@ class McpTool:
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare what leaves for the server; a lasting approval covers the tool's current
         definition."""
-        host = self.server.host
+        server, host = self.server, self.server.host
+        # Another session may have a different server of the same name.
+        identity = server.program_digest if server.is_configured else server.digest
         return EffectPlan(
             hosts=(host,) if host else (),
+            recipient=Recipient(server.name, identity),
+            is_recipient_trusted=server.is_trusted_with_private_data,
             sends=json.dumps(dict(args), ensure_ascii=False, indent=1),
             contents=self._identity,
         )
@@ -95,7 +100,10 @@ def _consent(server: McpServerSettings, tool: str, *, has_changed: bool) -> Deci
     """Return the configured decision for calls of a tool; the default is to ask."""
     if has_changed:
         reason = render_prompt("policy/ask_mcp_changed", server=server.name)
-        return Decision("ask", reason, "ask-mcp-changed")
+        remedy = render_prompt("policy/accept_server_tools", server=server.name)
+        return Decision("ask", reason, "ask-mcp-changed", remedy=remedy)
     if server.allows(tool):
         return Decision("allow", f"allowed for the MCP server {server.name}", "mcp-allowed")
-    return Decision("ask", render_prompt("policy/ask_mcp", server=server.name), "ask-mcp")
+    remedy = render_prompt("policy/allow_server_tool", server=server.name, tool=tool)
+    reason = render_prompt("policy/ask_mcp", server=server.name)
+    return Decision("ask", reason, "ask-mcp", remedy=remedy)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from agent.errors import ConfigError
 from agent.i18n import t
+from agent.prompts import load_prompt
 from agent.security.policy.base import Approver, Ask, Callback, PermissionMode
 from agent.settings import AgentSettings
 from agent.tools.runner import Permissions
@@ -41,7 +42,8 @@ def permissions_of(
     # Imported here: the gateway has its own, and no engine is needed before a tool is called.
     from agent.security.policy.engine import DefaultPolicy
 
-    return Permissions(DefaultPolicy(mode), _approver(approve))
+    remedy = load_prompt("nobody_program")
+    return Permissions(DefaultPolicy(mode), _approver(approve), remedy=remedy)
 
 
 def _approver(approve: Ask | Approver | None) -> Approver | None:

@@ -17,6 +17,7 @@ from agent.security.policy.base import (
     AnswerPending,
     Approver,
     Decision,
+    NobodyToAsk,
     Policy,
     tightest_of,
 )
@@ -79,13 +80,15 @@ class Consent:
 class Authorizer:
     """Decisions about calls: by the policy and, where it asks, by a person.
 
-    Without an approver no question can be asked. `redactor` cleans the text shown to a person.
+    Without an approver no question can be asked; `remedy` says what would allow most calls then.
+    `redactor` cleans the text shown to a person.
     """
 
     policy: Policy
     approver: Approver | None
     exposure: TaintState
     redactor: Redactor
+    remedy: str = ""
 
     async def judge(
         self,
@@ -130,7 +133,7 @@ class Authorizer:
         if decision.verdict == "allow":
             return Consent(reason)
         if self.approver is None:
-            raise CallDenied(_nobody(decision), f"{reason}; there was nobody to ask")
+            raise self._nobody(decision)
         if _is_too_large(plan, args):
             raise CallDenied(
                 load_prompt("too_large_to_ask"), f"{reason}; too large to be shown whole"
@@ -149,6 +152,8 @@ class Authorizer:
         )
         try:
             response = await _ask(self.approver, question, hooks, context)
+        except NobodyToAsk as exc:
+            raise self._nobody(decision) from exc
         except KoreError as exc:
             raise CallDenied(f"Not allowed: {exc}", f"{reason}; {exc}") from exc
         if not isinstance(response, Answered):
@@ -163,6 +168,16 @@ class Authorizer:
         if response.answer == "deny":
             raise CallDenied(_refusal(response.words), f"{reason}; {response.account}")
         return Consent(f"{reason}; {response.account}", by_person=True)
+
+    def _nobody(self, decision: Decision) -> CallDenied:
+        """Return the denial of a call without a person to ask, with what would allow it."""
+        remedy = decision.remedy
+        if not remedy and decision.rule not in ASKED_IN_EVERY_MODE:
+            remedy = self.remedy
+        remedy = remedy or load_prompt("nobody_remedy")
+        text = render_prompt("nobody_to_ask", reason=decision.reason, remedy=remedy)
+        reason = f"{decision.reason} ({decision.rule})"
+        return CallDenied(text, f"{reason}; there was nobody to ask")
 
     async def _decision(
         self, tool: Tool, args: Mapping[str, Any], plan: EffectPlan, context: CallContext
@@ -230,13 +245,6 @@ def _refusal(words: str) -> str:
     if not words:
         return load_prompt("person_said_no")
     return render_prompt("person_said_why", words=words)
-
-
-def _nobody(decision: Decision) -> str:
-    """Return why a call without an approver is denied, and what would allow it."""
-    if decision.rule in ASKED_IN_EVERY_MODE:
-        return render_prompt("nobody_to_ask_ever", reason=decision.reason)
-    return render_prompt("nobody_to_ask", reason=decision.reason)
 
 
 def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:

@@ -393,6 +393,7 @@ class EffectPlan(VisibleEffects):
     `CallContext` passes this to `run`. `outside_reason` is the reason to run it outside of the
     sandbox. In the `writable_folders`, changes count as changes of the workspace.
     `has_own_network`: it reaches nothing but commands of its conversation at 127.0.0.1.
+    `is_recipient_trusted`: the owner trusts the recipient with private data.
     """
 
     reads: tuple[Path, ...] = ()
@@ -402,6 +403,7 @@ class EffectPlan(VisibleEffects):
     read_only: bool = False
     outside_reason: str | None = None
     has_own_network: bool = False
+    is_recipient_trusted: bool = False
     executables: tuple[Path, ...] = ()
     deletion: Deletion | None = None
     writable_folders: tuple[Path, ...] = ()
@@ -435,6 +437,8 @@ class EffectPlan(VisibleEffects):
             outside_reason=self.outside_reason,
             network=self.network,
             has_own_network=self.has_own_network,
+            recipient=self.recipient,
+            is_recipient_trusted=self.is_recipient_trusted,
             deletion=self.deletion,
             taint=taint,
             traits=traits,

@@ -54,7 +54,8 @@ class Permissions:
 
     `audit` records each decision before it takes effect, under `agent_id` and `role`; a function
     returns the current role each time, because other people may join while the turn runs.
-    `full_access` tells the model that the policy allows everything.
+    `full_access` tells the model that the policy allows everything. Where nobody can be asked,
+    `remedy` says what would allow calls that ask.
     """
 
     policy: Policy
@@ -63,6 +64,7 @@ class Permissions:
     role: str | Callable[[], str] = "build"
     agent_id: str = "main"
     full_access: bool = False
+    remedy: str = ""
 
 
 class ToolRunner:
@@ -88,8 +90,13 @@ class ToolRunner:
         self.redactor = Redactor() if redactor is None else redactor
         self.toolbox = toolbox
         self._permissions = permissions
-        approver = permissions.approver
-        self._consent = Authorizer(permissions.policy, approver, self.exposure, self.redactor)
+        self._consent = Authorizer(
+            permissions.policy,
+            permissions.approver,
+            self.exposure,
+            self.redactor,
+            permissions.remedy,
+        )
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
         # Hooks of the program, if there are any.

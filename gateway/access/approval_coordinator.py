@@ -112,6 +112,12 @@ class ApprovalCoordinator:
             raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
         return result
 
+    async def trust_in_recipient(
+        self, context: ApprovalContext, request: ApprovalRequest
+    ) -> Answered | None:
+        """Return the standing answer about the recipient of a call, or None."""
+        return await self._database.transact(self._service.trust_in_recipient, context, request)
+
     async def ask_for_server(
         self, context: ApprovalContext, call: ToolCall, query: ServerQuestion
     ) -> ApprovalPrompt | None:
@@ -216,6 +222,7 @@ class ApprovalCoordinator:
                 _prefix_of(approval),
                 approval.request.network if approval.scope == "network" else (),
                 "" if server_question is None else server_question.server,
+                approval.request.recipient if approval.scope == "recipient" else None,
             )
             if (awaited := self._awaited.get(approval.nonce)) is not None and not awaited.done():
                 awaited.set_result(approval)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from agent.approvals import ApprovalRequest, Scope, ServerQuestion
+from agent.approvals import ApprovalRequest, ServerQuestion
 from agent.errors import KoreError
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t, use_locale
@@ -23,6 +23,7 @@ from gateway.core.approval import (
     new_nonce,
     prefix_fingerprints,
     read_press,
+    recipient_fingerprint,
     title_of,
     verdict,
 )
@@ -105,6 +106,7 @@ class ApprovalService:
             grant_hash=_grant_hash(request, context),
             unchanged=request.diff == "",
             prefixes=prefix_fingerprints(request, context.root),
+            recipient=recipient_fingerprint(request),
             network=network_fingerprints(request, context.root),
         )
         decision = approvals.find_decision(tx, key)
@@ -142,6 +144,13 @@ class ApprovalService:
         approval = approvals.open_approval(tx, key, approval)
         _put(tx, approval, context.turn, self._render_prompt(approval, context.message), now)
         return approval
+
+    def trust_in_recipient(
+        self, tx: Transaction, context: ApprovalContext, request: ApprovalRequest
+    ) -> Answered | None:
+        """Return the standing answer about the recipient of a call, which nobody is asked about."""
+        asker = context.message.principal
+        return approvals.standing_trust(tx, asker, context.session, recipient_fingerprint(request))
 
     def ask_for_server(
         self,
@@ -475,12 +484,15 @@ def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
     words = reply.words.strip() if reply.answer == "deny" else ""
     if len(words) > _MAX_WORDS_CHARS:
         words = f"{words[:_MAX_WORDS_CHARS]}…"
-    lasts = reply.answer in ("session", "always")
-    scope: Scope = "call"
-    if lasts and approval.request.network:
-        scope = "network"
-    elif lasts and approval.request.prefixes and reply.scope == "prefix":
-        scope = "prefix"
+    offered = [
+        option.scope
+        for option in options_for(approval.request)
+        if option.answer == reply.answer and reply.answer in ("session", "always")
+    ]
+    scope = reply.scope if reply.scope in offered else "call"
+    # The only lasting answers of such questions.
+    if scope not in offered and offered and offered[0] in ("network", "recipient"):
+        scope = offered[0]
     return replace(approval, words=words, scope=scope)
 
 

@@ -112,6 +112,7 @@ def server_of(
         without_tools=server.without_tools,
         allow=server.allow,
         is_private=server.private,
+        is_trusted_with_private_data=server.trusted_with_private_data,
         timeout_s=server.timeout_s,
         start_timeout_s=server.start_timeout_s,
         protocol=server.protocol,

@@ -10,6 +10,7 @@ from typing import Literal
 from agent.approvals import Answer, ApprovalRequest, QuestionOption, Scope
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
+from agent.security.policy.base import AnswerOption, options_for
 from agent.serialization import dumps
 from gateway.core.markdown import join_lines
 from gateway.core.messages import Button, Route
@@ -132,6 +133,18 @@ def prefix_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]:
     return {hashlib.sha256(text.encode()).hexdigest(): name for text, name in bound.items()}
 
 
+def recipient_fingerprint(request: ApprovalRequest) -> str | None:
+    """Return a hash of what an answer about the recipient is bound to: its name and identity.
+
+    None if a question about the request offers no such answer.
+    """
+    recipient = request.recipient
+    if recipient is None or AnswerOption("always", "recipient") not in options_for(request):
+        return None
+    bound = ["recipient", recipient.server, recipient.identity]
+    return hashlib.sha256(dumps(bound).encode()).hexdigest()
+
+
 def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]:
     """Return, for each host of the request, a hash of what an answer about the host is bound to:
     tool, host, `root` and confinement."""
@@ -198,6 +211,13 @@ def verdict(approval: ApprovalPrompt, *, names: bool = True) -> str:
     decision = t((_SERVER_VERDICTS if request.server_question else _VERDICTS)[approval.state])
     if approval.scope == "prefix":
         decision = t("✅ Always allowed: {prefix}", prefix=request.prefix_names)
+    if approval.scope == "recipient" and request.recipient is not None:
+        decision = t(
+            "✅ Allowed for this session: private data for the MCP server {server}"
+            if approval.state == "session"
+            else "✅ The MCP server {server} is trusted with private data",
+            server=request.recipient.server,
+        )
     if approval.scope == "network":
         decision = t(
             "✅ Allowed for this session: network to {hosts}"

@@ -41,6 +41,8 @@ _KEYS: dict[tuple[Answer, Scope], str] = {
     ("always", "call"): "a",
     ("session", "network"): "s",
     ("always", "network"): "a",
+    ("session", "recipient"): "s",
+    ("always", "recipient"): "a",
     ("always", "prefix"): "p",
     ("deny", "call"): "n",
 }
@@ -52,6 +54,12 @@ _LABELS: dict[tuple[Answer, Scope], str] = {
         "Allow network to {hosts} for all commands of this session"
     ),
     ("always", "network"): mark_for_translation("Always allow network to {hosts} for all commands"),
+    ("session", "recipient"): mark_for_translation(
+        "Allow private data for the MCP server {server} in this session"
+    ),
+    ("always", "recipient"): mark_for_translation(
+        "Always trust the MCP server {server} with private data"
+    ),
     ("always", "prefix"): mark_for_translation("Always allow {prefix} (any arguments)"),
     ("deny", "call"): mark_for_translation("Deny"),
 }
@@ -187,7 +195,11 @@ def _asker_lines(asker: str | None) -> Iterator[QuestionLine]:
 
 
 def _options(request: ApprovalRequest) -> tuple[QuestionOption, ...]:
-    values = {"hosts": ", ".join(request.network), "prefix": request.prefix_names}
+    values = {
+        "hosts": ", ".join(request.network),
+        "prefix": request.prefix_names,
+        "server": "" if request.recipient is None else request.recipient.server,
+    }
     return tuple(
         QuestionOption(
             _KEYS[option.answer, option.scope],

@@ -305,6 +305,13 @@ def _verdict(event: events.ApprovalAnswered) -> str:
             else "always allowed: network to {hosts}",
             hosts=", ".join(event.network),
         )
+    if event.recipient is not None and event.answer in ("session", "always"):
+        decision = t(
+            "allowed for this session: private data for the MCP server {server}"
+            if event.answer == "session"
+            else "the MCP server {server} is trusted with private data",
+            server=event.recipient.server,
+        )
     if event.prefix is not None:
         decision = t("always allowed: {prefix}", prefix=event.prefix)
     return f"{decision}: {escape_for_approval(event.words)}" if event.words else decision

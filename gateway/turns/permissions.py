@@ -6,11 +6,12 @@ The turn of a job has nobody to ask: its approver denies all requests and lists 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from hmac import compare_digest
 from pathlib import Path
 
-from agent.approvals import Answer, ApprovalRequest, ServerQuestion
+from agent.approvals import ApprovalRequest, ServerQuestion
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
@@ -19,8 +20,10 @@ from agent.security.audit import AuditSink
 from agent.security.network.urls import shared_hosts
 from agent.security.policy.base import (
     ALLOWED_BY_PREFIX,
+    Answered,
     Approver,
     Decision,
+    NobodyToAsk,
     PermissionMode,
     ToolRequest,
     is_mode,
@@ -87,6 +90,7 @@ class TurnPermissions:
             self.audit,
             role,
             full_access=all(map(self.has_full_access, _speakers(messages))),
+            remedy=self._remedy(messages, mode),
         )
 
     def _approver(
@@ -94,14 +98,21 @@ class TurnPermissions:
     ) -> Approver | None:
         """Return the approver that asks the owner.
 
-        An unattended console has none; the approver for a job denies every request.
+        At an unattended console and in a job nobody is asked.
         """
         last = messages[-1]
+        asking = self._asking(messages, session, turn)
         if last.job is not None:
-            return UnattendedApprover()
+            return UnattendedApprover(self.approvals, asking)
         if last.channel == CONSOLE and last.options.unattended:
-            return None
-        return self.approvals.approver(self._asking(messages, session, turn))
+            return TrustedRecipients(self.approvals, asking)
+        return self.approvals.approver(asking)
+
+    def _remedy(self, messages: Sequence[InboundMessage], mode: str | None) -> str:
+        """Return what would allow calls at an unattended console."""
+        last = messages[-1]
+        is_alone = last.job is None and last.channel == CONSOLE and last.options.unattended
+        return load_prompt("nobody_auto") if is_alone and self.mode(last, mode) != "auto" else ""
 
     def elicit(
         self, messages: Sequence[InboundMessage], session: str, turn: int
@@ -281,14 +292,38 @@ def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
     return [speaker for message in messages for speaker in message.speakers]
 
 
+@frozen
+class TrustedRecipients:
+    """Implements `agent.security.policy.base.Approver` where nobody can be asked.
+
+    The owner's trust in an MCP server counts there, too; `asking` is as for `TurnApprover`.
+    """
+
+    approvals: ApprovalCoordinator
+    asking: Callable[[], ApprovalContext]
+
+    async def ask(self, request: ApprovalRequest) -> Answered:
+        """Return an earlier answer about the recipient. Raises `NobodyToAsk`."""
+        answer = await self.approvals.trust_in_recipient(self.asking(), request)
+        if answer is None:
+            raise NobodyToAsk("nobody can be asked here")
+        return answer
+
+
 class UnattendedApprover:
     """Implements `agent.security.policy.base.Approver` for the turn of a job."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, approvals: ApprovalCoordinator, asking: Callable[[], ApprovalContext]
+    ) -> None:
+        self._trusted = TrustedRecipients(approvals, asking)
         self.denied_titles: list[str] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        """Record the request and raise `KoreError`."""
+    async def ask(self, request: ApprovalRequest) -> Answered:
+        """Return an earlier answer about the recipient, or record the request and raise
+        `KoreError`."""
+        with suppress(NobodyToAsk):
+            return await self._trusted.ask(request)
         title = title_of(request).replace("`", "'")
         if title not in self.denied_titles:
             self.denied_titles.append(title)

@@ -550,7 +550,14 @@ async def test_overwriting_asks_with_a_diff_and_needs_approval(tmp_path: Path) -
     ("person", "said"),
     [
         (Person("deny"), load_prompt("person_said_no")),
-        (None, render_prompt("nobody_to_ask", reason=load_prompt("policy/ask_change"))),
+        (
+            None,
+            render_prompt(
+                "nobody_to_ask",
+                reason=load_prompt("policy/ask_change"),
+                remedy=load_prompt("nobody_remedy"),
+            ),
+        ),
     ],
 )
 async def test_unapproved_overwrite_changes_nothing(
@@ -574,7 +581,8 @@ async def test_yes_option_is_not_advised_if_it_does_not_help(
         permissions=Permissions(DefaultPolicy(mode)),
     )
     (result,) = results((await agent.run("go")).messages)
-    assert "`-y` does not allow it" in result
+    assert "-y" not in result
+    assert "Find a way that needs no question" in result
     assert "computes" in result
 
 

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
-from agent.approvals import Answer, ApprovalRequest, Scope
+from agent.approvals import Answer, ApprovalRequest, Recipient, Scope
+from agent.errors import KoreError
 from agent.records import frozen
 from agent.types import Effect, PolicyScope, Taint, ToolKind, ToolPurpose
 
@@ -90,7 +91,9 @@ class ToolRequest:
     `outside_reason` is the model's reason to run outside of the existing sandbox, or None to run
     inside; `start_folder` is where relative paths start if not in the workspace. `network` are
     additional hosts beyond those of the settings. `has_own_network` means that a command reaches
-    nothing but commands of its conversation at 127.0.0.1. `traits` are None for an unknown tool.
+    nothing but commands of its conversation at 127.0.0.1. `recipient` is the MCP server that gets
+    what leaves, `is_recipient_trusted` means that the owner trusts it with private data. `traits`
+    are None for an unknown tool.
     `executables` are created files that may be run as programs; `foreign` means that untrusted
     people may influence the workspace. `deletion` is the known deletion. Changes in the
     `writable_folders`, outside of the workspace, count as changes of the workspace.
@@ -113,6 +116,8 @@ class ToolRequest:
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
     has_own_network: bool = False
+    recipient: Recipient | None = None
+    is_recipient_trusted: bool = False
     taint: frozenset[Taint] = frozenset()
     traits: PolicyTraits | None = None
     executables: tuple[Path, ...] = ()
@@ -141,15 +146,19 @@ class ToolRequest:
 class Decision:
     """A verdict with its reason and rule.
 
-    `taint_objects`: the taint of the session is another reason to ask.
+    `taint_objects`: the taint of the session is another reason to ask. `remedy` says what the owner
+    can set so that such a call does not ask.
     """
 
     verdict: Verdict
     reason: str
     rule: str
     taint_objects: bool = False
+    remedy: str = ""
 
 
+# The rule of questions about text that would leave a conversation with private data.
+TAINT_WAY_OUT = "taint-way-out"
 # Rules that need a person's approval in every mode, and that `-y` does not answer.
 ASKED_IN_EVERY_MODE = frozenset(
     {
@@ -159,8 +168,10 @@ ASKED_IN_EVERY_MODE = frozenset(
         "ask-network",
         "role-escalation",
         "hook-ask",
+        "ask-mcp",
+        "ask-mcp-changed",
     }
-    | {"taint-memory", "taint-schedule", "taint-way-out"}
+    | {"taint-memory", "taint-schedule", TAINT_WAY_OUT}
 )
 # The rule of questions that MCP servers ask during calls.
 SERVER_QUESTION = "mcp-question"
@@ -247,6 +258,8 @@ def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
         pass
     elif request.network:
         lasting = [AnswerOption("session", "network"), AnswerOption("always", "network")]
+    elif request.rule == TAINT_WAY_OUT and request.recipient is not None:
+        lasting = [AnswerOption("session", "recipient"), AnswerOption("always", "recipient")]
     else:
         if request.unbound is None:
             lasting = [AnswerOption("session"), AnswerOption("always")]
@@ -267,6 +280,10 @@ class Answered:
     account: str = "asked"
     words: str = ""
     scope: Scope = "call"
+
+
+class NobodyToAsk(KoreError):
+    """No person can be asked, and no earlier answer applies."""
 
 
 class AnswerPending(Exception):

@@ -15,7 +15,7 @@ from typing import Protocol
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files.instruction_files import is_instruction_file, is_planted
 from agent.security.local_services import split_services
-from agent.security.policy.base import Decision, ToolRequest
+from agent.security.policy.base import TAINT_WAY_OUT, Decision, ToolRequest
 from agent.types import Message, Taint, Text
 
 UNTRUSTED: frozenset[Taint] = frozenset({"untrusted"})
@@ -197,8 +197,15 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
     # A command with network access can fetch the private part itself.
     if request.command is None and request.taint < BOTH:
         return None
-    reason = render_prompt("policy/taint_way_out", hosts=", ".join(hosts))
-    return Decision("ask", reason, "taint-way-out")
+    if request.recipient is None:
+        reason = render_prompt("policy/taint_way_out", hosts=", ".join(hosts))
+        return Decision("ask", reason, TAINT_WAY_OUT)
+    if request.is_recipient_trusted:
+        return None
+    server = request.recipient.server
+    reason = render_prompt("policy/taint_server", server=server)
+    remedy = render_prompt("policy/trust_server", server=server)
+    return Decision("ask", reason, TAINT_WAY_OUT, remedy=remedy)
 
 
 def _ways_out(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,10 +11,12 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, TextIO
 
 from agent import events
+from agent.approvals import ApprovalRequest
 from agent.context.project.context import ProjectContext
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
+from agent.security.policy.base import ASKED_IN_EVERY_MODE
 from agent.security.policy.reasons import localized
 from agent.serialization import dumps
 from agent.text.visible import escape_invisible
@@ -362,8 +364,10 @@ class OneShotTurn:
             self._note(
                 t(
                     "{call} needs approval ({reason}) and was denied: nobody can be "
-                    "asked here. An interactive session can approve it; -y allows "
-                    "everything that does not always need a person.",
+                    "asked here. An interactive session can approve it; -y allows it for one run."
+                    if self._would_run_in_auto(approval.request)
+                    else "{call} needs approval ({reason}) and was denied: nobody can be asked "
+                    "here. An interactive session can approve it.",
                     call=call_block(_asked_call(approval)).heading,
                     reason=localized(approval.request.reason),
                 )
@@ -373,6 +377,11 @@ class OneShotTurn:
         await self._service.answer_approval(
             approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )
+
+    def _would_run_in_auto(self, request: ApprovalRequest) -> bool:
+        options = self._request.options
+        is_auto = options.auto or options.mode == "auto"
+        return not is_auto and request.rule not in ASKED_IN_EVERY_MODE
 
     def _deliver(self, delivered: Delivered) -> bool:
         if delivered.is_repeat(self._delivered):

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.providers.base import ToolSpec
 from agent.providers.scripted import ScriptedProvider
+from agent.security.policy.base import options_for
 from agent.security.sandbox.base import Limits
 from agent.settings import ToolSettings
 from agent.subagents.definition import SubagentDefinition
@@ -364,6 +366,56 @@ async def test_call_needs_approval_and_its_result_is_untrusted(tmp_path: Path) -
 async def test_call_without_an_approver_is_denied(tmp_path: Path) -> None:
     result = await ask_agent(tmp_path, stand_in(), "mcp__s__echo", {"text": "hello"})
     assert "Not allowed" in tool_message(result) or "nobody" in tool_message(result)
+
+
+async def test_denial_without_an_approver_names_the_setting(tmp_path: Path) -> None:
+    result = await ask_agent(tmp_path, stand_in(), "mcp__s__echo", {"text": "hello"}, mode="auto")
+    assert "`kore mcp allow s echo`" in tool_message(result)
+    assert "-y" not in tool_message(result)
+
+
+def two_calls_with(folder: Path, server: McpServerSettings, **more: Any) -> Agent:
+    """Return an agent whose second call follows a result that is untrusted and private."""
+    steps = [calls(call("mcp__s__echo", n, text=n)) for n in ("c1", "c2")]
+    (folder / "w").mkdir(exist_ok=True)
+    return Agent(
+        ScriptedProvider([*steps, "done"]),
+        mcp_servers=McpSettings((server,), folder / "mcp"),
+        workspace=folder / "w",
+        mode="auto",
+        **more,
+    )
+
+
+async def test_private_data_is_sent_only_to_a_trusted_server(tmp_path: Path) -> None:
+    server = stand_in(allow=("echo",), is_private=True)
+    approver = Approver()
+    async with two_calls_with(tmp_path, server, approve=approver) as agent:
+        await agent.run("go")
+    (request,) = approver.requests
+    assert request.rule == "taint-way-out"
+    assert request.recipient is not None
+    assert request.recipient.server == "s"
+    assert [(option.answer, option.scope) for option in options_for(request)] == [
+        ("once", "call"),
+        ("session", "recipient"),
+        ("always", "recipient"),
+        ("deny", "call"),
+    ]
+    trusted = replace(server, is_trusted_with_private_data=True)
+    async with two_calls_with(tmp_path, trusted) as agent:
+        result = await agent.run("go")
+    texts = [message.text for message in result.messages if message.role == "tool"]
+    assert texts == ["c1", "c2"]
+
+
+async def test_denial_of_private_data_names_the_setting(tmp_path: Path) -> None:
+    server = stand_in(allow=("echo",), is_private=True)
+    async with two_calls_with(tmp_path, server) as agent:
+        result = await agent.run("go")
+    denial = [message.text for message in result.messages if message.role == "tool"][1]
+    assert "`kore config set mcp_servers.s.trusted_with_private_data true`" in denial
+    assert "-y" not in denial
 
 
 async def test_auto_mode_asks_unless_the_tool_is_allowed(tmp_path: Path) -> None:

@@ -2,21 +2,26 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.approvals import Answer
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, Message
+from gateway.core.messages import MessageOptions
 from tests import fakes
+from tests.agent.props import call, calls
+from tests.gateway.access.test_approval_coordinator import OWNER, question
 from tests.gateway.parts import Parts, chat_message, console_message, load_history, running
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 SERVER = Path(fakes.__file__).with_name("mcp_server.py")
 
 
-def use_servers(parts: Parts, folder: Path) -> None:
-    server = McpServerSettings("s", sys.executable, ("-B", str(SERVER)))
+def use_servers(parts: Parts, folder: Path, **more: Any) -> None:
+    server = McpServerSettings("s", sys.executable, ("-B", str(SERVER)), **more)
     parts.agent._mcp_settings = McpSettings((server,), folder / "mcp")
     parts.agent._toolbox = None
 
@@ -90,3 +95,54 @@ async def test_role_decides_which_mentions_are_read_unasked(
         (question, *_) = await load_history(parts)
         texts = context_texts(question)
         assert ("text of memo" in texts or "Say hello" in texts) == is_read
+
+
+async def unattended_results(parts: Parts, model: ScriptedProvider, chat: str) -> list[str]:
+    """Return the results of the calls of a turn with `-y` at an unattended console."""
+    message = console_message("go", chat, options=MessageOptions(unattended=True, auto=True))
+    await parts.bus.submit(message)
+    await parts.until_answered(message)
+    return [each.text for each in model.requests[-1].messages if each.role == "tool"]
+
+
+@pytest.mark.parametrize("answer", ["once", "session", "always"])
+async def test_trust_in_a_server_counts_where_nobody_can_be_asked(
+    tmp_path: Path, answer: Answer
+) -> None:
+    turn = [calls(call("mcp__s__echo", n, text=n)) for n in ("one", "two")]
+    model = ScriptedProvider([*turn, "done", *turn, "done", *turn, "done"])
+    async with running(tmp_path, model, owner=OWNER) as parts:
+        use_servers(parts, tmp_path, allow=("*",), is_private=True)
+        first, second = await unattended_results(parts, model, "before")
+        assert first == "one"
+        assert "mcp_servers.s.trusted_with_private_data" in second
+        attended = console_message("go")
+        await parts.bus.submit(attended)
+        prompt = await question(parts)
+        assert await parts.service.answer_approval(prompt.nonce, answer, "cli:0")
+        await parts.until_answered(attended)
+        titles = [grant["title"] for grant in await parts.service.list_grants()]
+        assert titles == ["private data for the MCP server s"] * (answer != "once")
+        _, last = await unattended_results(parts, model, "after")
+        assert (last == "two") == (answer == "always")
+
+
+async def test_trust_ends_with_another_program(tmp_path: Path) -> None:
+    turn = [calls(call("mcp__s__echo", n, text=n)) for n in ("one", "two")]
+    model = ScriptedProvider([*turn, "done", *turn, "done"])
+    async with running(tmp_path, model, owner=OWNER) as parts:
+        use_servers(parts, tmp_path, allow=("*",), is_private=True)
+        attended = console_message("go")
+        await parts.bus.submit(attended)
+        prompt = await question(parts)
+        assert await parts.service.answer_approval(prompt.nonce, "always", "cli:0")
+        await parts.until_answered(attended)
+        (grant,) = await parts.service.list_grants()
+        assert grant["folder"] == ""
+        server = McpServerSettings(
+            "s", sys.executable, ("-B", "-u", str(SERVER)), allow=("*",), is_private=True
+        )
+        parts.agent._mcp_settings = McpSettings((server,), tmp_path / "mcp2")
+        parts.agent._toolbox = None
+        _, denied = await unattended_results(parts, model, "after")
+        assert "Not allowed" in denied

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from agent.security.policy.base import (
     LimitsHosts,
     LimitsPaths,
@@ -64,9 +66,18 @@ def other_message(**more: Any) -> InboundMessage:
 def test_console_is_asked_and_commands_of_chats_are_denied() -> None:
     assert verdict(console_message("x")) == "ask"
     assert verdict(chat_message("x")) == "deny"
-    assert rules().permissions([console_message("x")], "s", turn=1).approver is not None
-    unattended = console_message("x", options={"unattended": True})
-    assert rules().permissions([unattended], "s", turn=1).approver is None
+    assert rules().permissions([console_message("x")], "s", turn=1).remedy == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "is_advised"), [({}, True), ({"auto": True}, False), ({"mode": "auto"}, False)]
+)
+def test_yes_option_is_advised_where_nobody_can_be_asked_and_it_helps(
+    options: dict[str, Any], is_advised: bool
+) -> None:
+    unattended = console_message("x", options={"unattended": True, **options})
+    remedy = rules().permissions([unattended], "s", turn=1).remedy
+    assert ("`-y`" in remedy) == is_advised
 
 
 def role(*messages: InboundMessage) -> str:

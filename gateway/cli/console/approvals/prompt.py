@@ -56,6 +56,7 @@ def _answered_event(approval: ApprovalAsked, reply: ApprovalReply) -> ApprovalAn
         request.prefix_names if reply.scope == "prefix" else None,
         tuple(request.network) if reply.scope == "network" else (),
         request.server_question.server if request.server_question is not None else "",
+        request.recipient if reply.scope == "recipient" else None,
     )
 
 

@@ -46,7 +46,8 @@ class ApprovalKey:
 
     `args_hash` covers everything shown, `grant_hash` is for a standing answer, `prefixes` has the
     name of each prefix by the hash for an answer about any arguments, and `network` a hash per
-    host. `unchanged`: the call would change nothing (any more).
+    host. `recipient` is the hash for an answer about private data for the recipient. `unchanged`:
+    the call would change nothing (any more).
     """
 
     turn: int
@@ -58,6 +59,7 @@ class ApprovalKey:
     unchanged: bool = False
     prefixes: Mapping[str, str] = field(default_factory=dict)
     network: Mapping[str, str] = field(default_factory=dict)
+    recipient: str | None = None
 
 
 def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
@@ -87,7 +89,7 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
 
 
 def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
-    """Return the standing answer for exactly this call, all its prefixes, or all its hosts."""
+    """Return the standing answer for exactly this call, its prefixes, hosts or recipient."""
     if (grant := _common_grant(tx, wish, [wish.grant_hash])) is not None:
         return Answered("session" if grant[0] else "always", audit_text_for_grant(*grant))
     if (grant := _common_grant(tx, wish, wish.prefixes)) is not None:
@@ -96,7 +98,18 @@ def _standing_answer(tx: Transaction, wish: ApprovalKey) -> Answered | None:
     if (grant := _common_grant(tx, wish, wish.network.values())) is not None:
         text = audit_text_for_grant(*grant, f"network to {', '.join(wish.network)}")
         return Answered("session" if grant[0] else "always", text, scope="network")
-    return None
+    return standing_trust(tx, wish.asker, wish.session, wish.recipient)
+
+
+def standing_trust(
+    tx: Transaction, asker: str, session: str, recipient: str | None
+) -> Answered | None:
+    """Return the standing answer that the recipient with this hash may get private data."""
+    grant = None if recipient is None else grants.find_grant(tx, asker, session, recipient)
+    if grant is None:
+        return None
+    text = audit_text_for_grant(*grant, "private data for the MCP server")
+    return Answered("session" if grant[0] else "always", text, scope="recipient")
 
 
 def _common_grant(

@@ -5,7 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.records import frozen
-from gateway.core.approval import ApprovalPrompt, network_fingerprints, prefix_fingerprints
+from gateway.core.approval import (
+    ApprovalPrompt,
+    network_fingerprints,
+    prefix_fingerprints,
+    recipient_fingerprint,
+)
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
 from gateway.store.repositories import audit_outbox
@@ -34,7 +39,8 @@ class Grant:
 
 
 def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
-    """Allow this exact call, its prefixes with any arguments, or the network to its hosts.
+    """Allow this exact call, its prefixes with any arguments, the network to its hosts, or private
+    data for its recipient.
 
     An earlier grant for the same call is replaced.
     """
@@ -49,6 +55,13 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
             fingerprint: f"{request.tool} {prefix} (any arguments)"
             for fingerprint, prefix in prefix_fingerprints(request, root).items()
         }
+    elif question.scope == "recipient" and request.recipient is not None:
+        # In every folder.
+        titles = {
+            recipient_fingerprint(request) or "": f"private data for the MCP server"
+            f" {request.recipient.server}"
+        }
+        folder = ""
     elif question.scope == "network":
         hashes = network_fingerprints(request, root)
         titles = {

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 21); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 22); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -207,7 +207,7 @@ export interface Calls {
   // Choose the permission mode from the next turn on; a looser mode is recorded in the audit log.
   choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
   // Answer an approval; False when it has expired or was already answered. The model reads the `words` of a denial; with `scope` prefix, a lasting answer covers the event's prefix.
-  answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" }; result: boolean }
+  answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" | "recipient" }; result: boolean }
   // List the open approvals, oldest first.
   list_approvals: { arguments: {}; result: ApprovalPrompt[] }
   // List the grants, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`, `granted_by`, `granted_at`.
@@ -386,6 +386,7 @@ export interface ApprovalAnsweredEvent {
   prefix?: string | null
   network?: string[]
   server?: string
+  recipient?: Recipient | null
 }
 
 export interface ApprovalAskedEvent {
@@ -414,7 +415,7 @@ export interface ApprovalPrompt {
   state?: "open" | "once" | "session" | "always" | "deny" | "expired" | "withdrawn"
   by?: string | null
   words?: string
-  scope?: "call" | "prefix" | "network"
+  scope?: "call" | "prefix" | "network" | "recipient"
   value?: string
 }
 
@@ -429,6 +430,7 @@ export interface ApprovalRequest {
   prefixes?: CommandPrefix[]
   network?: string[]
   home_settings?: string[]
+  recipient?: Recipient | null
   tool: string
   arguments: { [key: string]: any }
   reason: string
@@ -660,7 +662,7 @@ export interface QuestionOption {
   key: string
   label: string
   answer: "once" | "session" | "always" | "deny"
-  scope?: "call" | "prefix" | "network"
+  scope?: "call" | "prefix" | "network" | "recipient"
   words?: string
   takes_words?: boolean
 }
@@ -669,6 +671,11 @@ export interface QuestionView {
   title?: string
   lines?: QuestionLine[]
   options?: QuestionOption[]
+}
+
+export interface Recipient {
+  server: string
+  identity: string
 }
 
 export interface Result {
