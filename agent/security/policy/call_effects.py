@@ -12,8 +12,9 @@ from agent.security.files.instruction_files import (
 )
 from agent.security.policy.base import ToolRequest
 from agent.security.shell.ast import Command
-from agent.security.shell.classifier import CommandClass, classify
+from agent.security.shell.classifier import CommandClass, classify, classify_command
 from agent.security.shell.parser import Script, parse_script
+from agent.security.shell.path_scope import PathScope, place_of
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 _READING = frozenset({"<", "<>"})
@@ -94,8 +95,9 @@ def call_effects(request: ToolRequest) -> CallEffects:
     changes_instructions = _changes_any_instruction(writes, root)
     if not (kind == "reads" and request.read_only) and not changes_instructions:
         names = [str(candidate) for candidate in folders]
+        place = place_of(script, folder, root) if kind == "works" else None
         changes_instructions = any(
-            may_steer(word, names, str(root)) for word in _arguments(script, kind)
+            may_steer(word, names, str(root)) for word in _arguments(script, place)
         )
     return CallEffects(
         request,
@@ -188,16 +190,24 @@ def _is_stream(target: str) -> bool:
     return target in _STREAMS or target.rstrip("-").isdigit() or target.startswith("/dev/fd/")
 
 
-def _arguments(script: Script, kind: CommandClass) -> Iterator[str]:
-    """Yield every argument that may name a file, and its part after `=`."""
+def _arguments(script: Script, place: PathScope | None) -> Iterator[str]:
+    """Yield every argument that may name a file to change, and its part after `=`.
+
+    With a `place`, the script works there: its commands that only read change nothing, and nothing
+    that they print names a file for the others.
+    """
     for command in script.commands:
-        if command.program == "curl" and kind != "unknown":
-            # It sends and writes no files.
+        if place is not None and _changes_no_file(command, script, place):
             continue
         for word in _argument_words(command):
             yield word
             if "=" in word:
                 yield word.partition("=")[2]
+
+
+def _changes_no_file(command: Command, script: Script, place: PathScope) -> bool:
+    # In a script that works, curl writes no file.
+    return command.program == "curl" or classify_command(command, script, place) == "reads"
 
 
 def _argument_words(command: Command) -> Iterator[str]:

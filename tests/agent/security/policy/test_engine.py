@@ -119,6 +119,8 @@ def test_verdicts_without_a_sandbox(
         (RM, "deny", "ask", "ask", "allow"),
         (run("rm x; sudo true"), "deny", "deny", "deny", "deny"),
         (run("git status > new.txt"), "deny", "ask", "allow", "allow"),
+        (run("find . -name '*.md' | xargs grep -c a"), "deny", "ask", "allow", "allow"),
+        (run("cat AGENTS.md && make"), "deny", "ask", "allow", "allow"),
         (run("git status > /tmp/new.txt"), "deny", "ask", "ask", "allow"),
         (run("git status 2>/dev/null 1>&2"), "allow", "allow", "allow", "allow"),
     ],
@@ -382,3 +384,16 @@ def test_blocked_words_count_outside_the_sandbox() -> None:
     for line in ("rm -rf x", "sudo ls", 'eval "$X"; rm y'):
         leaving = request("exec", command=line, folder=WORKSPACE, outside_reason="why not")
         assert policy("auto", is_confined=True).decide(leaving).verdict == "deny", line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env sed -i s/a/b/ AGENTS.md",
+        "find . -name '*.md' -exec sed -i s/a/b/ {} +",
+        "cat x && touch AGENTS.md",
+    ],
+)
+def test_command_that_may_change_instructions_asks(line: str) -> None:
+    decision = policy("accept-edits", is_confined=True).decide(run(line))
+    assert (decision.verdict, decision.rule) == ("ask", "ask-prompt")
