@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
 
 from agent import events
+from agent.approvals import FolderAccess
 from agent.code.services import CodeServices
 from agent.context.project.session_projects import SessionProjects
 from agent.context.system_prompt import Workspace
@@ -49,7 +50,7 @@ from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
 from agent.subagents.handoff import Handoff, HandoffTool
 from agent.subagents.profile import as_profile, roster
-from agent.tools.base import Tool, ToolEnvironment
+from agent.tools.base import AddedFolders, Tool, ToolEnvironment
 from agent.tools.built_in import RegistryDefaults, default_tools
 from agent.tools.file_views import FileViews
 from agent.tools.function_tool import FunctionTool
@@ -87,8 +88,9 @@ class Agent(Generic[DepsT]):
     policy. `mode` decides how much runs without a question (plan, ask, accept-edits, auto). With
     `full_access` everything runs without a question, outside of the workspace too, regardless of
     the session's taint. `workspace` contains the prompt files and is the working folder of the
-    tools (default: the current folder). The model's key and `settings.secrets` never appear in an
-    event, result or message. `subagents` are available in addition to the built-in ones; `agent` is
+    tools (default: the current folder); files in `add_dirs` may be read and changed, too. The
+    model's key and `settings.secrets` never appear in an event, result or message. `subagents` are
+    available in addition to the built-in ones; `agent` is
     the agent that answers, as an object or by name: with its text, tools, model and mode. `changes`
     opens the journal of file changes that `undo` uses; a `JsonlHistory` has its own, other
     histories have none. `deps_type` is the type of the `deps` that each run passes to the program's
@@ -112,6 +114,7 @@ class Agent(Generic[DepsT]):
         mode: PermissionMode = "ask",
         full_access: bool = False,
         workspace: str | Path = ".",
+        add_dirs: Sequence[str | Path] = (),
         settings: AgentSettings | None = None,
         subagents: Sequence[SubagentDefinition] | SubagentCatalog = (),
         agent: str | SubagentDefinition | None = None,
@@ -145,6 +148,10 @@ class Agent(Generic[DepsT]):
         self.workspace = Workspace(
             folder, self.settings.trusted_folders, is_all_project=self.settings.project
         )
+        self._added = tuple(
+            FolderAccess(Path(each).expanduser().resolve(), is_writable=True) for each in add_dirs
+        )
+        self._added_by_session: dict[str, AddedFolders] = {}
         catalog = (
             subagents
             if isinstance(subagents, SubagentCatalog)
@@ -254,6 +261,10 @@ class Agent(Generic[DepsT]):
                 raise ConfigError(t("two agents have the name {name}", name=way.agent.name))
             ways[way.agent.name] = way
         return ways
+
+    def added_folders(self, session: str) -> AddedFolders:
+        """Return the folders outside the workspace that a session may use."""
+        return self._added_by_session.setdefault(session, AddedFolders(self._added))
 
     @property
     def has_tools(self) -> bool:

@@ -42,6 +42,7 @@ class AgentOptions(TypedDict, total=False):
     mode: PermissionMode
     full_access: bool
     workspace: str | Path
+    add_dirs: Sequence[str | Path]
     settings: AgentSettings
     subagents: Sequence[SubagentDefinition]
     agent: str | SubagentDefinition

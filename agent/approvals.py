@@ -14,9 +14,9 @@ from agent.records import frozen
 # Allow once, in this session, from now on (exactly these arguments in this folder), or deny.
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
-# A lasting answer covers exactly this call, its commands with any arguments, the hosts that it
-# requests, or private data for its recipient.
-Scope = Literal["call", "prefix", "network", "recipient"]
+# A lasting answer covers exactly this call, its commands with any arguments, the hosts or the folder
+# that it requests, or private data for its recipient.
+Scope = Literal["call", "prefix", "network", "recipient", "folder"]
 
 
 @frozen
@@ -40,6 +40,21 @@ class Recipient:
 
     server: str
     identity: str
+
+
+@frozen
+class FolderAccess:
+    """Folder or file outside the workspace, by its real path, that calls may read.
+
+    With `is_writable` they may change it, too.
+    """
+
+    path: Path
+    is_writable: bool = False
+
+    def covers(self, other: "FolderAccess") -> bool:
+        """Return whether this access includes the other."""
+        return other.path.is_relative_to(self.path) and (self.is_writable or not other.is_writable)
 
 
 @frozen
@@ -72,7 +87,8 @@ class VisibleEffects:
     about exactly this call lasts. `prefixes` are the parts of the command that may be allowed with
     any arguments; with `network`, a lasting answer covers these hosts, not the command.
     `home_settings` names files of earlier commands that may influence the command; their contents
-    are part of `confinement`. `recipient` receives what the call sends.
+    are part of `confinement`. `recipient` receives what the call sends. With `folder_access`, a
+    lasting answer covers this access for every call.
     """
 
     command: str | None = field(default=None, kw_only=True)
@@ -86,6 +102,7 @@ class VisibleEffects:
     network: tuple[str, ...] = field(default=(), kw_only=True)
     home_settings: tuple[str, ...] = field(default=(), kw_only=True)
     recipient: Recipient | None = field(default=None, kw_only=True)
+    folder_access: FolderAccess | None = field(default=None, kw_only=True)
 
 
 @frozen

@@ -215,7 +215,8 @@ class ApprovalAnswered:
 
     `words` is the message to the model from the person who denied it; `prefix` the allowed
     beginning of the command, with any arguments; `network` the hosts that commands may reach from
-    now on; `recipient` the MCP server that may get private data. `server` is the MCP server that
+    now on; `recipient` the MCP server that may get private data; `folder` the folder that calls may
+    use from now on. `server` is the MCP server that
     asked.
     """
 
@@ -228,6 +229,7 @@ class ApprovalAnswered:
     network: tuple[str, ...] = ()
     server: str = ""
     recipient: Recipient | None = None
+    folder: str = ""
 
 
 @frozen

@@ -31,7 +31,7 @@ from agent.run.store import HistoryRunStore
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.taint.taint import NOTHING, TaintState
 from agent.subagents.handoff import Handoff
-from agent.tools.base import ToolEnvironment
+from agent.tools.base import AddedFolders, ToolEnvironment
 from agent.turn.context_usage import PromptAudience
 from agent.turn.guardrails import Guardrails
 from agent.turn.request import AgentServices, TurnRequest
@@ -70,6 +70,8 @@ class RunningAgent(AgentServices, Protocol):
     def handoffs_by_name(self) -> Mapping[str, Handoff[Any]]: ...
 
     def check_deps(self, deps: Any) -> None: ...
+
+    def added_folders(self, session: str) -> AddedFolders: ...
 
     def request(
         self, environment: ToolEnvironment, options: RunOptions, **values: Any
@@ -249,6 +251,7 @@ class LibraryRun:
             places=agent.workspace.origin,
             deps=self._deps,
             agent=agent.name,
+            folders=self._agent.added_folders(self._session),
         )
 
     def _settled(self) -> list[Message]:

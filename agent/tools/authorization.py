@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from agent.approvals import ApprovalRequest
+from agent.approvals import ApprovalRequest, FolderAccess
 from agent.errors import KoreError, PolicyDenied
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.policy.base import (
     ALLOWED_BY_PREFIX,
+    ASK_FOLDER,
     ASKED_IN_EVERY_MODE,
     Answered,
     AnswerPending,
@@ -167,6 +168,8 @@ class Authorizer:
             return replace(rest, reason=f"{reason}; {response.account}; {rest.reason}")
         if response.answer == "deny":
             raise CallDenied(_refusal(response.words), f"{reason}; {response.account}")
+        if plan.folder_access is not None and response.answer != "once":
+            context.environment.folders.add(plan.folder_access)
         return Consent(f"{reason}; {response.account}", by_person=True)
 
     def _nobody(self, decision: Decision) -> CallDenied:
@@ -194,6 +197,8 @@ class Authorizer:
         decision = self.policy.decide(request)
         if decision == FULL_ACCESS:
             return decision
+        if plan.folder_access is not None:
+            decision = _with_folder_question(decision, plan.folder_access)
         is_blind = decision.verdict == "allow" or decision.rule == "ask-unplanned"
         if isinstance(tool, SettlesConsent) and is_blind:
             decision = tool.consent
@@ -233,6 +238,19 @@ async def _ask(
         await asyncio.wait({note})
         if not note.cancelled() and (failure := note.exception()) is not None:
             log.error("a notification hook failed", exc_info=failure)
+
+
+def _with_folder_question(decision: Decision, access: FolderAccess) -> Decision:
+    """Return the question about a folder outside the workspace, after which nothing else asks.
+
+    It comes with the reason of another question. A refusal stays one.
+    """
+    text = "ask_folder_write" if access.is_writable else "ask_folder_read"
+    question = Decision("ask", render_prompt(f"policy/{text}", folder=access.path), ASK_FOLDER)
+    if decision.verdict == "ask":
+        reason = f"{question.reason}\n{decision.reason}"
+        question, decision = replace(question, reason=reason), replace(decision, reason=reason)
+    return tightest_of([question, decision])
 
 
 def _may_have_prefix(decision: Decision) -> bool:

@@ -1,12 +1,12 @@
 """Port for tools, with the environment and context of their calls."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from agent.approvals import VisibleEffects
+from agent.approvals import FolderAccess, VisibleEffects
 from agent.errors import KoreError
 from agent.events import Event
 from agent.providers.usage import UsageMeter
@@ -168,6 +168,21 @@ class EndedCommand(Protocol):
         ...
 
 
+class AddedFolders:
+    """Folders outside the workspace that a person has added to a conversation."""
+
+    def __init__(self, folders: Sequence[FolderAccess] = ()) -> None:
+        self._folders = tuple(folders)
+
+    def __iter__(self) -> Iterator[FolderAccess]:
+        return iter(self._folders)
+
+    def add(self, access: FolderAccess) -> None:
+        """Add a folder for later calls."""
+        if not any(folder.covers(access) for folder in self._folders):
+            self._folders = (*self._folders, access)
+
+
 @frozen
 class ToolEnvironment:
     """Environment of the tools of a turn: made once for a turn and read by each call.
@@ -184,7 +199,8 @@ class ToolEnvironment:
     is one. `on_command_end` is called with background commands that end, and notifies the
     conversation. `deps` are dependencies of the program for its tools; `agent` is the name of the
     agent. `elicit` asks the person for a server, None where no person can be asked. `meter` counts
-    the cost of a tool's own requests. `editor` shows files to the person.
+    the cost of a tool's own requests. `editor` shows files to the person. `folders` are those
+    outside the workspace that the person has added.
     """
 
     session: str
@@ -207,6 +223,7 @@ class ToolEnvironment:
     elicit: ElicitInCall | None = None
     meter: UsageMeter | None = None
     editor: EditorFiles | None = None
+    folders: AddedFolders = field(default_factory=AddedFolders)
 
     @property
     def base(self) -> Path:
@@ -241,6 +258,7 @@ class ToolEnvironment:
             elicit=self.elicit,
             meter=self.meter,
             editor=self.editor,
+            folders=self.folders,
         )
 
 
@@ -295,8 +313,8 @@ class CallContext:
     records changes of files for undo. `tell` shows an event to the screens, which may miss it.
     `read_only` is the value of the call's plan. `resumed`: the call was prepared before a restart
     or a person's answer. Without `may_write`, commands may not change files. `is_allowed`: a person
-    allowed this call or its prefix. `shared_files` are those of commands; None where the call may
-    use no file outside the workspace.
+    allowed this call or its prefix. `shared_files` are those of commands; None if there are none.
+    `folder_access` is the one that a person allowed for this call.
     """
 
     call: ToolCall
@@ -314,6 +332,7 @@ class CallContext:
     may_write: bool = True
     is_allowed: bool = False
     shared_files: CommandFiles | None = None
+    folder_access: FolderAccess | None = None
 
     @property
     def session(self) -> str:
@@ -330,6 +349,12 @@ class CallContext:
     @property
     def memory(self) -> Path:
         return self.environment.memory
+
+    @property
+    def folders(self) -> Sequence[FolderAccess]:
+        """Folders outside the workspace that the call may use, because a person allowed it."""
+        own = () if self.folder_access is None else (self.folder_access,)
+        return (*self.environment.folders, *own)
 
     @property
     def owner(self) -> bool:

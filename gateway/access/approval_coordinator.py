@@ -223,6 +223,7 @@ class ApprovalCoordinator:
                 approval.request.network if approval.scope == "network" else (),
                 "" if server_question is None else server_question.server,
                 approval.request.recipient if approval.scope == "recipient" else None,
+                _folder_of(approval),
             )
             if (awaited := self._awaited.get(approval.nonce)) is not None and not awaited.done():
                 awaited.set_result(approval)
@@ -264,6 +265,12 @@ class ApprovalCoordinator:
 def _prefix_of(approval: ApprovalPrompt) -> str | None:
     """Return the prefixes that the answer covers, if any."""
     return approval.request.prefix_names if approval.scope == "prefix" else None
+
+
+def _folder_of(approval: ApprovalPrompt) -> str:
+    """Return the folder that the answer covers, or ''."""
+    access = approval.request.folder_access
+    return str(access.path) if approval.scope == "folder" and access is not None else ""
 
 
 @frozen

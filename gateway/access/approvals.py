@@ -11,7 +11,14 @@ from agent.errors import KoreError
 from agent.events import ApprovalAsked
 from agent.i18n import mark_for_translation, t, use_locale
 from agent.records import frozen
-from agent.security.policy.base import SERVER_QUESTION, Answered, AnswerOption, options_for
+from agent.security.policy.base import (
+    ASK_FOLDER,
+    NEVER_REMEMBERED,
+    SERVER_QUESTION,
+    Answered,
+    AnswerOption,
+    options_for,
+)
 from agent.types import ToolCall
 from gateway.access.control import AccessControl
 from gateway.core.approval import (
@@ -108,6 +115,7 @@ class ApprovalService:
             prefixes=prefix_fingerprints(request, context.root),
             recipient=recipient_fingerprint(request),
             network=network_fingerprints(request, context.root),
+            folder_hash=_folder_hash(request, context),
         )
         decision = approvals.find_decision(tx, key)
         if decision is not None:
@@ -491,7 +499,7 @@ def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
     ]
     scope = reply.scope if reply.scope in offered else "call"
     # The only lasting answers of such questions.
-    if scope not in offered and offered and offered[0] in ("network", "recipient"):
+    if scope not in offered and offered and offered[0] in ("network", "recipient", "folder"):
         scope = offered[0]
     return replace(approval, words=words, scope=scope)
 
@@ -512,3 +520,13 @@ def _grant_hash(request: ApprovalRequest, context: ApprovalContext) -> str:
     if AnswerOption("always") not in options_for(request):
         return secrets.token_hex()
     return fingerprint(request, context.root, diff=False)
+
+
+def _folder_hash(request: ApprovalRequest, context: ApprovalContext) -> str | None:
+    """Return the hash of the question about the folder that this call needs or needed.
+
+    Once the folder is allowed, another rule may ask about the same call, which the person has seen.
+    """
+    if request.rule in NEVER_REMEMBERED:
+        return None
+    return fingerprint(replace(request, rule=ASK_FOLDER), context.root, diff=True)

@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from agent.approvals import Answer, ApprovalRequest, QuestionOption, Scope
+from agent.approvals import Answer, ApprovalRequest, FolderAccess, QuestionOption, Scope
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.base import AnswerOption, options_for
@@ -43,6 +43,10 @@ _SERVER_VERDICTS: dict[State, str] = {
     "deny": mark_for_translation("⛔ Declined"),
     "expired": mark_for_translation("⌛ Not answered in time"),
 }
+
+
+# By whether calls may change the files, too.
+_FOLDER_TITLES = {False: "read files in ", True: "read and change files in "}
 
 
 @frozen
@@ -157,6 +161,25 @@ def network_fingerprints(request: ApprovalRequest, root: Path) -> dict[str, str]
     }
 
 
+def folder_fingerprint(access: FolderAccess, root: Path) -> str:
+    """Return a hash of what an answer about a folder is bound to: path, access and `root`."""
+    bound = ["folder", str(access.path), access.is_writable, str(root)]
+    return hashlib.sha256(dumps(bound).encode()).hexdigest()
+
+
+def folder_title(access: FolderAccess) -> str:
+    """Return the title of a standing answer about a folder."""
+    return f"{_FOLDER_TITLES[access.is_writable]}{access.path}"
+
+
+def folder_of_title(title: str) -> FolderAccess | None:
+    """Return the folder of a standing answer with this title; None for any other answer."""
+    for is_writable, beginning in _FOLDER_TITLES.items():
+        if title.startswith(beginning):
+            return FolderAccess(Path(title.removeprefix(beginning)), is_writable)
+    return None
+
+
 def buttons_for(nonce: str, options: Sequence[QuestionOption]) -> tuple[Button, ...]:
     """Return the buttons of an approval with these options."""
     return tuple(Button(each.label, f"a:{_letter(each)}:{nonce}") for each in options)
@@ -224,6 +247,13 @@ def verdict(approval: ApprovalPrompt, *, names: bool = True) -> str:
             if approval.state == "session"
             else "✅ Always allowed: network to {hosts}",
             hosts=", ".join(request.network),
+        )
+    if approval.scope == "folder" and request.folder_access is not None:
+        decision = t(
+            "✅ Allowed for this session: files in {folder}"
+            if approval.state == "session"
+            else "✅ Always allowed: files in {folder}",
+            folder=str(request.folder_access.path),
         )
     if names and approval.by:
         decision = t("{decided} by {name}", decided=decision, name=approval.by)

@@ -43,6 +43,8 @@ _KEYS: dict[tuple[Answer, Scope], str] = {
     ("always", "network"): "a",
     ("session", "recipient"): "s",
     ("always", "recipient"): "a",
+    ("session", "folder"): "s",
+    ("always", "folder"): "a",
     ("always", "prefix"): "p",
     ("deny", "call"): "n",
 }
@@ -60,8 +62,18 @@ _LABELS: dict[tuple[Answer, Scope], str] = {
     ("always", "recipient"): mark_for_translation(
         "Always trust the MCP server {server} with private data"
     ),
+    ("session", "folder"): mark_for_translation("Allow reading files in {folder} for this session"),
+    ("always", "folder"): mark_for_translation("Always allow reading files in {folder}"),
     ("always", "prefix"): mark_for_translation("Always allow {prefix} (any arguments)"),
     ("deny", "call"): mark_for_translation("Deny"),
+}
+_LABELS_FOR_CHANGES: dict[tuple[Answer, Scope], str] = {
+    ("session", "folder"): mark_for_translation(
+        "Allow reading and changing files in {folder} for this session"
+    ),
+    ("always", "folder"): mark_for_translation(
+        "Always allow reading and changing files in {folder}"
+    ),
 }
 # More choices are numbered in the text, and a reply names a number.
 MAX_BUTTONS = 10
@@ -195,15 +207,18 @@ def _asker_lines(asker: str | None) -> Iterator[QuestionLine]:
 
 
 def _options(request: ApprovalRequest) -> tuple[QuestionOption, ...]:
+    access = request.folder_access
+    labels = {**_LABELS, **(_LABELS_FOR_CHANGES if access and access.is_writable else {})}
     values = {
         "hosts": ", ".join(request.network),
         "prefix": request.prefix_names,
         "server": "" if request.recipient is None else request.recipient.server,
+        "folder": "" if access is None else str(access.path),
     }
     return tuple(
         QuestionOption(
             _KEYS[option.answer, option.scope],
-            escape_for_approval(t(_LABELS[option.answer, option.scope]).format(**values)),
+            escape_for_approval(t(labels[option.answer, option.scope]).format(**values)),
             option.answer,
             option.scope,
         )

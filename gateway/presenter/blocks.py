@@ -312,6 +312,13 @@ def _verdict(event: events.ApprovalAnswered) -> str:
             else "the MCP server {server} is trusted with private data",
             server=event.recipient.server,
         )
+    if event.folder and event.answer in ("session", "always"):
+        decision = t(
+            "allowed for this session: files in {folder}"
+            if event.answer == "session"
+            else "always allowed: files in {folder}",
+            folder=escape_for_approval(event.folder),
+        )
     if event.prefix is not None:
         decision = t("always allowed: {prefix}", prefix=event.prefix)
     return f"{decision}: {escape_for_approval(event.words)}" if event.words else decision

@@ -10,7 +10,7 @@ from agent.context.history_validation import unanswered_calls
 from agent.context.long_task import describe_progress
 from agent.providers.usage import UsageMeter
 from agent.security.taint.taint import TaintState
-from agent.tools.base import Similarity, ToolEnvironment
+from agent.tools.base import AddedFolders, Similarity, ToolEnvironment
 from agent.turn.journal import CancelToken
 from agent.turn.request import TurnRequest
 from agent.types import Message, ToolResult
@@ -20,6 +20,7 @@ from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.working_folder import take_folder
 from gateway.store.port import Store
+from gateway.store.repositories.access import grants
 from gateway.store.repositories.conversations.choices import EFFORT, MODEL
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
@@ -125,7 +126,7 @@ class TurnRequests:
                 lambda tx: turns.known_results(tx, claim.turn, stopped=claim.stop_requested)
             )
         request = TurnRequest(
-            environment=self._environment(draft),
+            environment=self._environment(draft, await self._folders(draft, task)),
             messages=window.messages,
             permissions=self._permissions.permissions(
                 claim.messages, claim.session, claim.mode, turn=claim.turn
@@ -153,7 +154,20 @@ class TurnRequests:
             return await self._subagents.subagent_request(claim, request, task)
         return await self._subagents.user_request(claim, request)
 
-    def _environment(self, draft: TurnDraft) -> ToolEnvironment:
+    async def _folders(self, draft: TurnDraft, task: SubagentTask | None) -> AddedFolders:
+        """Return the folders that the owner added; none where others read along, and in jobs."""
+        claim, audience = draft.claim, draft.audience
+        message = claim.messages[-1]
+        if not audience.owner or message.job is not None:
+            return AddedFolders()
+        sessions = (claim.session,) if task is None else (claim.session, task.root_session)
+        return AddedFolders(
+            await self._database.transact(
+                grants.folders, message.principal, sessions, audience.root
+            )
+        )
+
+    def _environment(self, draft: TurnDraft, folders: AddedFolders) -> ToolEnvironment:
         claim, audience = draft.claim, draft.audience
         past = ConversationSearch(self._database, self._permissions.access, claim, self._similarity)
         return ToolEnvironment(
@@ -172,6 +186,7 @@ class TurnRequests:
             on_command_end=self._reports.of_turn(claim),
             elicit=self._permissions.elicit(claim.messages, claim.session, claim.turn),
             editor=self._editors.files_of(claim.messages[-1].session_key),
+            folders=folders,
         )
 
     def _watches(self, folder: Path) -> "ProjectWatches | None":

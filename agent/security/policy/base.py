@@ -159,6 +159,8 @@ class Decision:
 
 # The rule of questions about text that would leave a conversation with private data.
 TAINT_WAY_OUT = "taint-way-out"
+# Rule of calls that need a folder outside the workspace.
+ASK_FOLDER = "ask-folder"
 # Rules that need a person's approval in every mode, and that `-y` does not answer.
 ASKED_IN_EVERY_MODE = frozenset(
     {
@@ -166,6 +168,7 @@ ASKED_IN_EVERY_MODE = frozenset(
         "ask-unclear",
         "ask-outside-sandbox",
         "ask-network",
+        ASK_FOLDER,
         "role-escalation",
         "hook-ask",
         "ask-mcp",
@@ -260,6 +263,8 @@ def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
         lasting = [AnswerOption("session", "network"), AnswerOption("always", "network")]
     elif request.rule == TAINT_WAY_OUT and request.recipient is not None:
         lasting = [AnswerOption("session", "recipient"), AnswerOption("always", "recipient")]
+    elif request.folder_access is not None:
+        lasting = [AnswerOption("session", "folder"), AnswerOption("always", "folder")]
     else:
         if request.unbound is None:
             lasting = [AnswerOption("session"), AnswerOption("always")]

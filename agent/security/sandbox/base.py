@@ -1,7 +1,7 @@
 """Port for sandboxes: commands, limits and spawn specifications."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -72,6 +72,21 @@ class StoreMount:
 
 
 @frozen
+class AddedFolder:
+    """Folder outside the workspace that a person lets commands read, except its `masked_paths`.
+
+    A sandbox that cannot hide paths does not show a folder with some.
+    """
+
+    identity: FolderIdentity
+    masked_paths: tuple[Path, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        return self.identity.path
+
+
+@frozen
 class SandboxCommand:
     """A shell command to run in `folder`.
 
@@ -88,7 +103,7 @@ class SandboxCommand:
     `shm` appear as /tmp and /dev/shm; without it those are new for each command. `variables` are
     for the command only: the dynamic linker of programs that build the sandbox would obey them.
     `git_defaults` are the settings that git has without a repository. `report` takes what the
-    sandbox can measure about the command.
+    sandbox can measure about the command. `folders` are readable, too.
     """
 
     command: str
@@ -109,6 +124,7 @@ class SandboxCommand:
     identity: FolderIdentity | None = None
     git_defaults: GitDefaults = field(default_factory=GitDefaults)
     report: ReportPipe | None = None
+    folders: tuple[AddedFolder, ...] = ()
 
     @property
     def reaches_hosts(self) -> bool:
@@ -137,6 +153,22 @@ class SandboxCommand:
             if self.store is not None:
                 store = open_folder(self.store.folder, self.store.identity)
                 opened[self.store.folder] = stack.enter_context(store)
+            yield opened
+
+    @contextmanager
+    def open_added_folders(self, *, may_mask: bool = True) -> Iterator[Mapping[Path, int]]:
+        """Open the added folders that are still the same, the outermost first.
+
+        Without `may_mask`, those with hidden paths are left out.
+        """
+        with ExitStack() as stack:
+            opened: dict[Path, int] = {}
+            for folder in sorted(self.folders, key=lambda folder: folder.path):
+                if folder.masked_paths and not may_mask:
+                    continue
+                with suppress(ToolError):
+                    context = open_folder(folder.path, folder.identity)
+                    opened[folder.path] = stack.enter_context(context)
             yield opened
 
 

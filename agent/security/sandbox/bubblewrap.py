@@ -115,6 +115,10 @@ class Bubblewrap:
         with ExitStack() as stack, ExitStack() as handed_over:
             opened_folders = stack.enter_context(job.open_folders())
             caches = stack.enter_context(self._toolchains.open_caches(job.workspace))
+            # Without descriptors a command could replace a folder by a link after its check.
+            job = job if self._by_descriptor else replace(job, folders=())
+            added = stack.enter_context(job.open_added_folders())
+            read_only = {**caches, **added}
             setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
@@ -125,23 +129,24 @@ class Bubblewrap:
                 setup.arguments.append("--unshare-net")
             else:
                 enter = (*job.network.enter, "--")
-            sources = {path: path for path in (*opened_folders, *self._visible, *caches)}
+            sources = {path: path for path in (*opened_folders, *self._visible, *read_only)}
             if job.temporary is not None:
                 sources[job.temporary] = job.temporary
             pins, frozen = self._mounts(job)
             if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
                 sources, words = self._map_to_user(
-                    stack, opened_folders, caches, job.temporary, own_mounts
+                    stack, opened_folders, read_only, job.temporary, own_mounts
                 )
                 network = () if job.network is None else job.network.enter[1:]
                 enter = (words[0], *network, *words[1:])
                 for descriptor in (job.stdin, job.terminal):
                     if descriptor is not None:
                         os.fchown(descriptor, USER, -1)
-            above = sorted({place for folder in opened_folders for place in _folder_above(folder)})
+            folders = (*opened_folders, *added)
+            above = sorted({place for folder in folders for place in _folder_above(folder)})
             self._base(setup, job, sources, above)
-            self._show_caches(setup, caches, sources)
+            self._show_read_only(setup, read_only, sources)
             self._make_socket_folders(setup, job)
             bind = "--ro-bind" if job.read_only else "--bind"
             if self.runs_as_root:
@@ -176,13 +181,13 @@ class Bubblewrap:
                 groups=groups,
             )
 
-    def _show_caches(
-        self, setup: "_Setup", caches: Mapping[Path, int], sources: Mapping[Path, Path]
+    def _show_read_only(
+        self, setup: "_Setup", folders: Mapping[Path, int], sources: Mapping[Path, Path]
     ) -> None:
         if not self.runs_as_root:
-            self._bind(setup, "--ro-bind", caches)
+            self._bind(setup, "--ro-bind", folders)
             return
-        for path in caches:
+        for path in folders:
             setup.arguments += ["--ro-bind", str(sources[path]), str(path)]
 
     def _make_socket_folders(self, setup: "_Setup", job: SandboxCommand) -> None:
@@ -235,24 +240,24 @@ class Bubblewrap:
         self,
         stack: ExitStack,
         opened_folders: Mapping[Path, int],
-        caches: Mapping[Path, int],
+        read_only: Mapping[Path, int],
         temporary: Path | None,
         own_mounts: Mapping[Path, bool],
     ) -> tuple[dict[Path, Path], tuple[str, ...]]:
         """Map the folders to `USER`; return their new paths, and the arguments that start a program
         there.
 
-        `opened_folders` are the folders that a command may change, `caches` those that it may only
-        read, with a descriptor of each. The
-        paths in `own_mounts`, all below them, become separate mounts, read-only or not.
+        `opened_folders` are the folders that a command may change, `read_only` those that it may
+        only read, with a descriptor of each. The paths in `own_mounts`, all below the former,
+        become separate mounts, read-only or not.
         """
         sources = {path: _STAGE / f"own-{n}" for n, path in enumerate(opened_folders)}
         mounts = [
             idmapped_mounts.Mount(descriptor, sources[path])
             for path, descriptor in opened_folders.items()
         ]
-        for number, (path, descriptor) in enumerate(caches.items()):
-            sources[path] = _STAGE / f"cache-{number}"
+        for number, (path, descriptor) in enumerate(read_only.items()):
+            sources[path] = _STAGE / f"read-{number}"
             mounts.append(idmapped_mounts.Mount(descriptor, sources[path], read_only=True))
         if temporary is not None:
             sources[temporary] = _STAGE / "tmp"
@@ -264,7 +269,7 @@ class Bubblewrap:
             mounts.append(idmapped_mounts.Mount(path, sources[path], read_only=True))
         try:
             with ExitStack() as open_fds:
-                for path, read_only in own_mounts.items():
+                for path, is_frozen in own_mounts.items():
                     fd = _open_path(path)
                     if fd is None:
                         continue
@@ -272,7 +277,7 @@ class Bubblewrap:
                     if not stat.S_ISLNK(os.fstat(fd).st_mode):
                         root = _root_of(path, opened_folders)
                         place = sources[root] / path.relative_to(root)
-                        mounts.append(idmapped_mounts.Mount(fd, place, read_only))
+                        mounts.append(idmapped_mounts.Mount(fd, place, is_frozen))
                 space = stack.enter_context(idmapped_mounts.namespace(_STAGE, mounts))
         except OSError as exc:
             text = "no_mounts" if exc.errno in _NOT_ALLOWED else "unmapped"
@@ -358,7 +363,8 @@ class Bubblewrap:
         return self.runs_as_root or "--ro-bind-fd" in self.features
 
     def _hide(self, setup: "_Setup", job: SandboxCommand) -> None:
-        for path in sorted((*job.forbidden_paths, *job.masked_paths)):
+        masked = [path for folder in job.folders for path in folder.masked_paths]
+        for path in sorted((*job.forbidden_paths, *job.masked_paths, *masked)):
             if path.is_symlink() or path.is_file():
                 setup.arguments += ["--ro-bind", "/dev/null", str(path)]
             elif path.is_dir():

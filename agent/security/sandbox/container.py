@@ -7,7 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -102,8 +102,8 @@ class ContainerSandbox:
         if ":" in str(job.workspace) or ":" in str(job.folder):
             raise ToolError("A container cannot use a folder with a colon in its name.")
         # The service opens the folder by its path and would follow a link.
-        with job.open_workspace():
-            pass
+        with job.open_workspace(), job.open_added_folders() as added:
+            job = replace(job, folders=tuple(each for each in job.folders if each.path in added))
         name = f"kore-exec-{secrets.token_hex(6)}"
         env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
         # The client starts helpers by name.
@@ -143,10 +143,14 @@ class ContainerSandbox:
         if job.store is not None and ":" not in str(job.store.folder):
             # Its hooks and configuration cannot be excluded without hiding them from git.
             arguments += ["--volume", f"{job.store.folder}:{job.store.folder}:ro"]
+        folders = [folder for folder in job.folders if ":" not in str(folder.path)]
+        for folder in folders:
+            arguments += ["--volume", f"{folder.path}:{folder.path}:ro"]
+        masked = [path for folder in folders for path in folder.masked_paths]
         # Read-only paths are hidden as well: a mount given by its path could become a link to
         # somewhere else.
         read_only = (*job.locked_paths, *job.read_only_paths)
-        for path in (*job.forbidden_paths, *job.masked_paths, *read_only):
+        for path in (*job.forbidden_paths, *job.masked_paths, *masked, *read_only):
             if path.is_dir() and not path.is_symlink():
                 arguments += ["--tmpfs", f"{path}:ro,size=4k"]
             else:

@@ -111,12 +111,15 @@ class EditFile:
         """Return the edit as a diff. Raises ToolError when it does not fit the file."""
         place = self._scope.locate(args["path"], call, "write")
         path, edits = place.path, _edits(args)
-        try:
-            unsaved = await read_unsaved(path, call)
-            before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits, unsaved))
-        except FileMissing as exc:
-            raise self._scope.missing(path, call) from exc
-        await refuse_errors(self._drafts, [Draft(path, before.text, after.text)], args, call)
+        with place.discreet():
+            try:
+                unsaved = await read_unsaved(path, call)
+                before, after, _ = await file_io.in_thread(
+                    lambda: _apply_edits(path, edits, unsaved)
+                )
+            except FileMissing as exc:
+                raise self._scope.missing(path, call) from exc
+            await refuse_errors(self._drafts, [Draft(path, before.text, after.text)], args, call)
         return place.plan(changes=(path,), diff=diff(args["path"], before.text, after.text))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

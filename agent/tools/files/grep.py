@@ -122,7 +122,8 @@ class Grep:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare the file or folder; the files shown also depend on the role (`call.paths`)."""
-        return EffectPlan(reads=(self._scope.find(args.get("path") or ".", call, "read"),))
+        place = self._scope.locate(args.get("path") or ".", call, "read")
+        return place.plan(reads=(place.path,))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args.get("path") or ".", call, "read")

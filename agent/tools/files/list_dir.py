@@ -55,7 +55,8 @@ class ListDir:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare the folder."""
-        return EffectPlan(reads=(self._scope.find(args.get("path", "."), call, "read"),))
+        place = self._scope.locate(args.get("path", "."), call, "read")
+        return place.plan(reads=(place.path,))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args.get("path", "."), call, "read")

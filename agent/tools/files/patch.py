@@ -149,6 +149,13 @@ class ApplyPatch:
         return None if self._drafts.refuses else load_prompt("tools/apply_patch_grammar")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
+        """Plan the changes. Their folder outside the workspace, if any, has to be allowed."""
+        located = self._scope.locate_all(_changed_in_place(args["input"]), call, "write")
+        with located.discreet():
+            plan = await self._plan(args, replace(call, folder_access=located.missing))
+        return located.added_to(plan)
+
+    async def _plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         unsaved = await self._unsaved_texts(args, call)
         changes = await file_io.in_thread(lambda: self._changes(args, call, unsaved))
         patches = parse_patch(args["input"])
@@ -213,7 +220,7 @@ class ApplyPatch:
     def _place(self, patch: FilePatch, call: CallContext) -> Path:
         """Return the file of a patch; a link is deleted or moved itself, and followed otherwise."""
         if patch.kind != "delete" and patch.target is None:
-            return self._scope.find(patch.path, call)
+            return self._scope.find(patch.path, call, "write")
         path = self._scope.find_entry(patch.path, call)
         change_check(self._scope, call)(path)
         return path
@@ -284,6 +291,12 @@ class ApplyPatch:
     def _require_new(self, path: Path) -> None:
         if os.path.lexists(path):
             raise ToolError(f"{path} already exists; update it instead.")
+
+
+def _changed_in_place(text: str) -> list[str]:
+    """Return the files that a patch adds or updates without moving them."""
+    patches = parse_patch(text)
+    return [each.path for each in patches if each.kind != "delete" and each.target is None]
 
 
 def _write(change: _Change, call: CallContext) -> None:

@@ -92,7 +92,8 @@ class ReadFile:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare the file."""
-        return EffectPlan(reads=(self._scope.find(args["path"], call, "read"),))
+        place = self._scope.locate(args["path"], call, "read")
+        return place.plan(reads=(place.path,))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call, "read")
@@ -198,7 +199,8 @@ class WriteFile:
         content = _with_line_ends_of(old, args["content"])
         check_edit_allowed(path, old.text if old else "", content)
         draft = Draft(path, old.text if old else None, content)
-        await refuse_errors(self._drafts, [draft], args, call)
+        with place.discreet():
+            await refuse_errors(self._drafts, [draft], args, call)
         difference = diff(args["path"], old.text if old else "", content)
         if old is None:
             return place.plan(creates=(path,), diff=difference)
@@ -281,11 +283,12 @@ class AppendFile:
         """Plan to append the text, with a diff for approval."""
         place = self._scope.locate(args["path"], call, "write")
         path = place.path
-        old = await file_io.in_thread(lambda: _appendable(path))
-        old = (await read_unsaved(path, call)).over(old) if old else None
-        draft = _longer(path, old, args["content"])
-        check_edit_allowed(path, draft.before or "", draft.after or "")
-        await refuse_errors(self._drafts, [draft], args, call)
+        with place.discreet():
+            old = await file_io.in_thread(lambda: _appendable(path))
+            old = (await read_unsaved(path, call)).over(old) if old else None
+            draft = _longer(path, old, args["content"])
+            check_edit_allowed(path, draft.before or "", draft.after or "")
+            await refuse_errors(self._drafts, [draft], args, call)
         difference = diff(args["path"], draft.before or "", draft.after or "") if old else None
         if old is None:
             return place.plan(creates=(path,), diff=diff(args["path"], "", args["content"]))

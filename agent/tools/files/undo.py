@@ -115,7 +115,7 @@ def change_check(scope: WorkspaceScope, call: CallContext) -> Any:
     def check(path: Path) -> None:
         if path.is_symlink() and not is_closed(path):
             path = path.parent
-        if scope.find(str(path), call) != path:
+        if scope.find(str(path), call, "write") != path:
             raise ToolError(f"{path} goes through a symbolic link.")
 
     return check

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from agent.approvals import FolderAccess
 from agent.errors import ToolError
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.globs import FilePattern
@@ -53,15 +57,40 @@ Access = Literal["read", "write"]
 
 
 @frozen
-class LocatedPath:
-    """Real path of a call; `folder` contains it where that is outside of the workspace."""
+class FileAccess:
+    """Access of a call to files.
+
+    Outside of the workspace, it may change files in the `writable_folders`. A person has to allow
+    the `missing` access first.
+    """
+
+    writable_folders: tuple[Path, ...] = field(default=(), kw_only=True)
+    missing: FolderAccess | None = field(default=None, kw_only=True)
+
+    def added_to(self, plan: EffectPlan) -> EffectPlan:
+        """Return the plan of the call with this access."""
+        return replace(plan, writable_folders=self.writable_folders, folder_access=self.missing)
+
+    @contextmanager
+    def discreet(self) -> Iterator[None]:
+        """Replace errors that tell what is in a file that the model may not read yet."""
+        try:
+            yield
+        except ToolError as exc:
+            if self.missing is None:
+                raise
+            raise ToolError(render_prompt("outside_unread", folder=self.missing.path)) from exc
+
+
+@frozen
+class LocatedPath(FileAccess):
+    """Real path of a call, and its access to it."""
 
     path: Path
-    folder: Path | None = None
 
     def plan(self, **effects: Any) -> EffectPlan:
-        """Return the plan of a call that changes this file."""
-        return EffectPlan(**effects, writable_folders=() if self.folder is None else (self.folder,))
+        """Return the plan of a call with this file."""
+        return self.added_to(EffectPlan(**effects))
 
 
 @frozen
@@ -79,12 +108,15 @@ class WorkspaceScope:
         """Return the real path of `path`. Raises ToolError if the call may not access it.
 
         Paths outside the workspace may be accessed if `outside` says how, and commands may do the
-        same.
+        same, or a person has allowed it.
         """
-        return self.locate(path, call, outside).path
+        place = self.locate(path, call, outside)
+        if place.missing is not None:
+            raise _leads_outside(path, call)
+        return place.path
 
     def locate(self, path: str, call: CallContext, outside: Access | None = None) -> LocatedPath:
-        """Return the same path with the folder that contains it."""
+        """Return the place of a path, for a plan: a person may be asked about it."""
         restrict = self.settings.restrict_to_workspace
         inbox = _inbox_elsewhere(path, call) if restrict else None
         leaves = outside is not None and restrict and inbox is None and call.owner
@@ -104,7 +136,7 @@ class WorkspaceScope:
         if temporary is not None and real.is_relative_to(temporary.path):
             if outside == "write" and real.is_relative_to(temporary.home):
                 raise ToolError(f"{quote_path(path)} is in the home folder of commands; use exec.")
-            return LocatedPath(real, temporary.path)
+            return _located(real, temporary.path, outside)
         if self._kores_own()(real):
             raise ToolError(f"{quote_path(path)} is blocked: it is part of Kore itself.")
         if is_outside:
@@ -115,18 +147,34 @@ class WorkspaceScope:
             raise ToolError(f"{quote_path(path)} is blocked: only the owner can use this folder.")
         return LocatedPath(real)
 
+    def locate_all(self, paths: Iterable[str], call: CallContext, outside: Access) -> FileAccess:
+        """Return the access to several files. Raises ToolError if two questions were needed."""
+        places = [self.locate(path, call, outside) for path in paths]
+        missing = list(dict.fromkeys(each.missing for each in places if each.missing is not None))
+        if len(missing) > 1:
+            names = ", ".join(str(access.path) for access in missing)
+            raise ToolError(f"These folders are outside the workspace; use one per call: {names}.")
+        folders = dict.fromkeys(folder for each in places for folder in each.writable_folders)
+        return FileAccess(writable_folders=tuple(folders), missing=next(iter(missing), None))
+
     def _outside(
         self, real: Path, path: str, call: CallContext, access: Access | None
     ) -> LocatedPath:
         """Return the place of a real path outside the workspace. Raises ToolError."""
         if private_place(real) is not None:
             raise ToolError(f"{quote_path(path)} is blocked: such files contain keys or logins.")
+        if str(real) == real.anchor:
+            raise _leads_outside(path, call)
+        is_written = access == "write"
         readable = call.shared_files.readable() if call.shared_files is not None else ()
-        folder = next((place for place in readable if real.is_relative_to(place)), None)
-        if folder is None or access == "write":
-            allowed = f"only paths inside {call.workspace} may be used"
-            raise ToolError(f"{quote_path(path)} leads outside the workspace; {allowed}.")
-        return LocatedPath(real, folder)
+        if not is_written and any(map(real.is_relative_to, readable)):
+            return LocatedPath(real)
+        access_needed = FolderAccess(real, is_written)
+        for folder in call.folders:
+            if folder.covers(access_needed):
+                return _located(real, folder.path, access)
+        missing = FolderAccess(_folder_around(real), is_written)
+        return _located(real, missing.path, access, missing)
 
     def find_entry(self, path: str, call: CallContext) -> Path:
         """Return the path to move or delete: for a link the link itself, whose folder then counts.
@@ -237,6 +285,38 @@ class WorkspaceScope:
             return any(parts[: len(own)] == own for own in closed)
 
         return is_own
+
+
+def _located(
+    path: Path, folder: Path, access: Access | None, missing: FolderAccess | None = None
+) -> LocatedPath:
+    folders = (folder,) if access == "write" else ()
+    return LocatedPath(path, writable_folders=folders, missing=missing)
+
+
+def _leads_outside(path: str, call: CallContext) -> ToolError:
+    return ToolError(
+        f"{quote_path(path)} leads outside the workspace; only paths inside {call.workspace} may "
+        "be used."
+    )
+
+
+def _folder_around(real: Path) -> Path:
+    """Return what a person is asked about: the repository around a path, or its folder.
+
+    For a file in a folder such as the home folder, this is the file alone.
+    """
+    folder = next(path for path in (real, *real.parents) if path.is_dir())
+    repositories = (path for path in (folder, *folder.parents) if (path / ".git").exists())
+    for candidate in (*repositories, folder):
+        if not _is_broad(candidate):
+            return candidate
+    return real
+
+
+def _is_broad(folder: Path) -> bool:
+    """Return whether a folder has more in it than the work on one thing."""
+    return len(folder.parts) <= 2 or Path.home().is_relative_to(folder)
 
 
 def _real(paths: Iterable[Path]) -> Iterator[str]:

@@ -26,12 +26,15 @@ from agent.security.files.instruction_files import (
     is_project_instructions,
 )
 from agent.security.files.paths import normalize_filename
+from agent.security.files.private_places import PRIVATE_PLACES
 from agent.security.sandbox.base import StoreMount
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import OWN_FOLDER, OWNER_TASK_FILES, PRIVATE_NAMES
 
 MAX_ENTRIES = 1_000_000
+# Limits for a folder outside the workspace: each command walks through it.
+_MAX_ADDED_ENTRIES, _MAX_ADDED_MASKS = 200_000, 200
 
 TASK_FILES = frozenset(normalize_filename(name) for name in OWNER_TASK_FILES)
 
@@ -123,6 +126,22 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     )
 
 
+def masked_in_folder(settings: ToolSettings, folder: Path) -> tuple[Path, ...] | None:
+    """Return what commands must not see of a folder outside the workspace.
+
+    That is what file tools do not open there, except git's stores. None if the folder has too many
+    entries or hidden paths. Blocks.
+    """
+    walk = _CoverWalk(
+        folder, (*settings.blocked_paths, *PRIVATE_PLACES), _MAX_ADDED_ENTRIES, folder.parts[1:]
+    )
+    own = (*settings.off_limits, *settings.fixed_files)
+    masked = _real(folder, [*_existing_below(folder, own), *walk.masked_paths])
+    if not walk.is_complete or len(masked) > _MAX_ADDED_MASKS:
+        return None
+    return tuple(path for path in masked if set(masked).isdisjoint(path.parents))
+
+
 def _instructions_around(base: Path, root: Path) -> Iterator[Path]:
     """Yield the project instructions in the system prompt that are in folders below the root."""
     folders = (folder for folder in (base, *base.parents) if root in folder.parents)
@@ -187,7 +206,14 @@ def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
 class _CoverWalk:
     """Paths to cover below a folder, each path before its content."""
 
-    def __init__(self, root: Path, blocked: Sequence[str]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        blocked: Sequence[str],
+        limit: int = MAX_ENTRIES,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        """Walk. `prefix` are names of the folders above that entries of `blocked` may include."""
         self.masked_paths: list[Path] = []
         self.read_only_paths: list[Path] = []
         self.worktree_files: list[Path] = []
@@ -197,7 +223,8 @@ class _CoverWalk:
             tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
         ]
         self._lasts = {parts[-1] for parts in self._blocked}
-        self._remaining = MAX_ENTRIES
+        self._remaining = limit
+        self._prefix = tuple(map(normalize_filename, prefix))
         pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
         while pending and self._remaining > 0:
             folder, above = pending.popleft()
@@ -267,6 +294,7 @@ class _CoverWalk:
         ]
 
     def _is_blocked(self, parts: tuple[str, ...]) -> bool:
+        parts = (*self._prefix, *parts)
         return any(parts[-len(entry) :] == entry for entry in self._blocked)
 
 

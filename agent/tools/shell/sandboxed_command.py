@@ -4,7 +4,13 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
-from agent.security.files.folder_identity import is_in_place
+from agent.security.files.folder_identity import FolderIdentity, is_in_place
+from agent.security.files.private_places import private_place
 from agent.security.files.quarantine import CreatedFiles
 from agent.security.local_services import split_services
 from agent.security.network.egress_proxy import EgressProxy
@@ -23,6 +30,7 @@ from agent.security.network.urls import shared_hosts
 from agent.security.policy.call_effects import possible_folders
 from agent.security.policy.roles import ANY, in_hosts
 from agent.security.sandbox.base import (
+    AddedFolder,
     KeepsHome,
     Sandbox,
     SandboxCommand,
@@ -55,6 +63,7 @@ from agent.tools.shell.mount_restrictions import (
     TASK_FILES,
     MountRestrictions,
     find_git_stores,
+    masked_in_folder,
     mount_restrictions,
 )
 from agent.tools.shell.process_group import Exit, run
@@ -182,8 +191,15 @@ class SandboxedCommands:
     def readable(self, line: CommandLine) -> tuple[Path, ...]:
         """Return the files and folders that this confined command can read and run from."""
         if isinstance(self._sandbox, ShowsFolders):
-            return (line.call.workspace, *self._sandbox.readable_programs)
+            added = (folder.path for folder in line.call.environment.folders)
+            return (line.call.workspace, *self._sandbox.readable_programs, *added)
         return (Path("/"),)
+
+    def readable_files(self, call: CallContext) -> tuple[Path, ...]:
+        """Return the real files and folders outside the workspace that every command can read."""
+        if isinstance(self._sandbox, ShowsFolders):
+            return self._sandbox.readable_files(call.workspace)
+        return ()
 
     def shared_files(self, call: CallContext) -> SandboxFiles | None:
         """Return the files that commands of this conversation share; None without a sandbox.
@@ -245,7 +261,9 @@ class SandboxedCommands:
         settings = self._settings
         paths = (settings.blocked_paths, settings.off_limits, settings.fixed_files)
         variables = sorted(settings.exec_env.items())
-        reach = (self._sandbox, settings.limits, *paths, *variables)
+        added = sorted(str(folder.path) for folder in line.call.environment.folders)
+        # Only when present, so that earlier answers keep their hash.
+        reach = (self._sandbox, settings.limits, *paths, *variables, *([added] if added else []))
         digest = hashlib.sha256(stable_repr(reach).encode()).hexdigest()
         parts = [self.sandbox_name, digest, *(["read-only"] if line.is_frozen else [])]
         parts += sorted(self._settled_hosts(line))
@@ -528,7 +546,23 @@ class SandboxedCommands:
             terminal=line.terminal,
             identity=line.call.environment.identity,
             git_defaults=read_git_defaults(workspace if is_own else None),
+            folders=self._added_folders(line) if self.holds(line) else (),
         )
+
+    def _added_folders(self, line: CommandLine) -> tuple[AddedFolder, ...]:
+        """Return the folders that a person has added, as far as commands can be shown them."""
+        readable = self.readable_files(line.call)
+        folders: dict[Path, AddedFolder] = {}
+        for access in line.call.environment.folders:
+            path = access.path
+            if any(map(path.is_relative_to, (line.call.workspace, *readable))):
+                continue
+            with suppress(ToolError):
+                identity = FolderIdentity.of(path)
+                masked = masked_in_folder(self._settings, path)
+                if masked is not None and private_place(path) is None:
+                    folders[path] = AddedFolder(identity, masked)
+        return tuple(folders.values())
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":
         """Return the conversation's network, which exists once a background command runs in it.

@@ -7,6 +7,7 @@ from agent.tools.base import ToolEnvironment
 from agent.undo.recorder import RecorderFactory
 
 INHERITED = {
+    "folders",
     "workspace",
     "start_folder",
     "memory",

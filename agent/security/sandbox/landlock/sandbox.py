@@ -124,14 +124,17 @@ class Landlock:
             _write_files(job.git_defaults.files(git) if git else {})
             opened = dict(stack.enter_context(job.open_folders()))
             caches = stack.enter_context(self.toolchains.open_caches(job.workspace))
-            opened |= caches
+            # Landlock cannot hide a part of a folder.
+            added = stack.enter_context(job.open_added_folders(may_mask=False))
+            opened |= {**caches, **added}
             if job.store is not None and not job.read_only:
                 for path in job.store.writable_folders:
                     opened[path] = stack.enter_context(open_folder(path))
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
-                    file.write(marshal.dumps(self._plan(job, str(private), git, opened, caches)))
+                    plan = self._plan(job, str(private), git, opened, (*caches, *added))
+                    file.write(marshal.dumps(plan))
                 root = str(Path(__file__).parents[4])
                 argv = (self.python, "-I", "-S", "-c", _START, root, str(reader))
                 stdin = _input(job)
@@ -147,13 +150,13 @@ class Landlock:
         private: str,
         git: str,
         opened: Mapping[Path, int],
-        caches: Iterable[Path],
+        read_only: Iterable[Path],
     ) -> dict[str, Any]:
         """Return the launcher's plan.
 
-        `opened` are descriptors of the workspace and of the folders of its outer store: a link
-        that takes the place of one has no effect. `git` is the folder with git's settings; ''
-        without them.
+        `opened` are descriptors of the workspace, of the folders of its outer store and of those
+        that are `read_only`: a link that takes the place of one has no effect. `git` is the folder
+        with git's settings; '' without them.
         """
         workspace = str(job.workspace)
         env = environment.command_environment(os.environ, f"{private}/home", self.readable_programs)
@@ -171,7 +174,7 @@ class Landlock:
         if proxy is not None and job.reaches_hosts:
             env |= environment.proxy_variables(proxy[0])
         services = () if job.egress is None else job.egress.services
-        readable = [*([git] if git else []), *map(str, caches)]
+        readable = [*([git] if git else []), *map(str, read_only)]
         if job.store is not None:
             readable.append(str(job.store.folder))
         rules = self._rules(workspace, [*writable, *map(str, store)], readable)

@@ -57,6 +57,9 @@ def _answered_event(approval: ApprovalAsked, reply: ApprovalReply) -> ApprovalAn
         tuple(request.network) if reply.scope == "network" else (),
         request.server_question.server if request.server_question is not None else "",
         request.recipient if reply.scope == "recipient" else None,
+        str(request.folder_access.path)
+        if reply.scope == "folder" and request.folder_access is not None
+        else "",
     )
 
 

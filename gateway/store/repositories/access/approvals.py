@@ -47,7 +47,8 @@ class ApprovalKey:
     `args_hash` covers everything shown, `grant_hash` is for a standing answer, `prefixes` has the
     name of each prefix by the hash for an answer about any arguments, and `network` a hash per
     host. `recipient` is the hash for an answer about private data for the recipient. `unchanged`:
-    the call would change nothing (any more).
+    the call would change nothing (any more). `folder_hash` is for the answer to the same call's
+    question about a folder.
     """
 
     turn: int
@@ -60,6 +61,7 @@ class ApprovalKey:
     prefixes: Mapping[str, str] = field(default_factory=dict)
     network: Mapping[str, str] = field(default_factory=dict)
     recipient: str | None = None
+    folder_hash: str | None = None
 
 
 def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalPrompt | None:
@@ -69,11 +71,12 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
     """
     rows = tx.all(
         f"{_SELECT} WHERE turn_id = ? AND step = ?"
-        " AND (args_hash = ? OR (? = 1 AND grant_hash = ?)) ORDER BY id DESC",
+        " AND (args_hash IN (?, ?) OR (? = 1 AND grant_hash = ?)) ORDER BY id DESC",
         (
             wish.turn,
             _step(tx, wish),
             wish.args_hash,
+            wish.folder_hash or wish.args_hash,
             # After a crash, a call that was carried out finds its work done.
             wish.unchanged,
             wish.grant_hash,

@@ -1,12 +1,16 @@
 """Repository for standing answers: permissions for several calls, bound to exact arguments."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agent.approvals import FolderAccess
 from agent.records import frozen
 from gateway.core.approval import (
     ApprovalPrompt,
+    folder_fingerprint,
+    folder_of_title,
+    folder_title,
     network_fingerprints,
     prefix_fingerprints,
     recipient_fingerprint,
@@ -39,8 +43,8 @@ class Grant:
 
 
 def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, now: float) -> None:
-    """Allow this exact call, its prefixes with any arguments, the network to its hosts, or private
-    data for its recipient.
+    """Allow this exact call, its prefixes with any arguments, its folder, the network to its hosts,
+    or private data for its recipient.
 
     An earlier grant for the same call is replaced.
     """
@@ -67,10 +71,47 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
         titles = {
             fingerprint: f"{request.tool} network to {host}" for host, fingerprint in hashes.items()
         }
+    elif question.scope == "folder" and request.folder_access is not None:
+        titles = {
+            folder_fingerprint(request.folder_access, root): folder_title(request.folder_access)
+        }
     else:
         titles, folder = {grant_hash: question.title}, str(request.folder or question.root)
     for bound, title in titles.items():
         _put(tx, Grant(0, asker, session, title, folder, by, now), bound)
+
+
+def put_folder(  # noqa: PLR0913 - the fields of a grant
+    tx: Transaction,
+    access: FolderAccess,
+    *,
+    principal: str,
+    session: str,
+    root: Path,
+    by: str,
+    now: float,
+) -> None:
+    """Allow a folder outside the workspace `root`; without a `session`, in every session."""
+    grant = Grant(0, principal, session, folder_title(access), str(root), by, now)
+    _put(tx, grant, folder_fingerprint(access, root))
+
+
+def folders(
+    tx: Transaction, principal: str, sessions: Sequence[str], root: Path
+) -> list[FolderAccess]:
+    """Return the folders outside the workspace `root` that are allowed in these sessions."""
+    names = ("", *sessions)
+    marks = ", ".join("?" for _ in names)
+    rows = tx.all(
+        f"{_SELECT} WHERE principal = ? AND session IN ({marks}) ORDER BY id", (principal, *names)
+    )
+    hash_by_id = {row[0]: row[3] for row in rows}
+    accesses = []
+    for grant in _readable(tx, rows):
+        access = folder_of_title(grant.title)
+        if access is not None and hash_by_id[grant.id] == folder_fingerprint(access, root):
+            accesses.append(access)
+    return accesses
 
 
 def _put(tx: Transaction, grant: Grant, grant_hash: str) -> None:

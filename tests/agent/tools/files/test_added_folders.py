@@ -1,0 +1,376 @@
+"""Folders outside the workspace: a person is asked, and adds them for a call or for longer."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.approvals import Answer, ApprovalRequest, FolderAccess
+from agent.security.policy.base import Callback, PermissionMode, options_for
+from agent.security.policy.engine import DefaultPolicy
+from agent.security.sandbox.base import Sandbox
+from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.settings import ToolSettings
+from agent.tools.base import AddedFolders, CallContext
+from agent.tools.built_in import default_tools
+from agent.tools.registry import ToolRegistry
+from agent.tools.runner import Permissions, ToolRunner
+from agent.types import ToolCall, ToolResult
+
+
+class Person:
+    """Answers questions, and remembers them."""
+
+    def __init__(self) -> None:
+        self.answer: Answer = "deny"
+        self.questions: list[ApprovalRequest] = []
+        self.before_answer: Callable[[], None] = lambda: None
+
+    def __call__(self, request: ApprovalRequest) -> Answer:
+        self.questions.append(request)
+        self.before_answer()
+        return self.answer
+
+
+class Turn:
+    """Calls of one conversation, as the agent's loop makes them."""
+
+    def __init__(self, call: CallContext, settings: ToolSettings, mode: PermissionMode) -> None:
+        self.person = Person()
+        self.call = call
+        permissions = Permissions(DefaultPolicy(mode), Callback(self.person))
+        self.runner = ToolRunner(ToolRegistry(default_tools(settings)), permissions, timeout_s=60)
+
+    async def run(self, name: str, **args: object) -> ToolResult:
+        async def on_start() -> None:
+            pass
+
+        context = replace(self.call, call=ToolCall("c1", name, args, "{}"))
+        return await self.runner.run(context, on_start)
+
+    def add(self, path: Path, *, is_writable: bool = False) -> None:
+        self.call.environment.folders.add(FolderAccess(path, is_writable))
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    folder = tmp_path / "other"
+    (folder / "src").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / ".env").write_text("TOKEN=hidden-token")
+    (folder / "src" / "a.py").write_text("value = 1\n")
+    return folder
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ToolSettings:
+    return ToolSettings(off_limits=(tmp_path / "kore",))
+
+
+@pytest.fixture
+def turn(call: CallContext, settings: ToolSettings) -> Turn:
+    return Turn(call, settings, "ask")
+
+
+async def test_question_names_the_repository_around_a_file(turn: Turn, outside: Path) -> None:
+    result = await turn.run("read_file", path=str(outside / "src" / "a.py"))
+    assert result.is_error
+    (question,) = turn.person.questions
+    assert question.folder_access == FolderAccess(outside)
+    assert question.reason == f"Reads files in {outside}, outside the workspace."
+    assert [option.scope for option in options_for(question)] == [
+        "call",
+        "folder",
+        "folder",
+        "call",
+    ]
+
+
+async def test_once_covers_one_call(turn: Turn, outside: Path) -> None:
+    turn.person.answer = "once"
+    result = await turn.run("read_file", path=str(outside / "src" / "a.py"))
+    assert "value = 1" in result.for_model
+    await turn.run("read_file", path=str(outside / "src" / "a.py"))
+    assert len(turn.person.questions) == 2
+
+
+async def test_session_covers_the_folder_for_reading(turn: Turn, outside: Path) -> None:
+    turn.person.answer = "session"
+    await turn.run("read_file", path=str(outside / "src" / "a.py"))
+    for tool, args in {
+        "list_dir": {"path": str(outside)},
+        "glob": {"pattern": "*.py", "path": str(outside)},
+        "grep": {"pattern": "value", "path": str(outside)},
+    }.items():
+        result = await turn.run(tool, **args)
+        assert not result.is_error, result.for_model
+        assert "src" in result.for_model
+    assert len(turn.person.questions) == 1
+
+
+async def test_reading_does_not_cover_writing(turn: Turn, outside: Path) -> None:
+    turn.add(outside)
+    await turn.run("write_file", path=str(outside / "new.txt"), content="x")
+    (question,) = turn.person.questions
+    assert question.folder_access == FolderAccess(outside, is_writable=True)
+    assert question.diff is not None
+    assert not (outside / "new.txt").exists()
+
+
+@pytest.mark.parametrize("mode", ["ask", "accept-edits", "auto"])
+async def test_writing_asks_in_every_mode(
+    call: CallContext, settings: ToolSettings, outside: Path, mode: PermissionMode
+) -> None:
+    turn = Turn(call, settings, mode)
+    turn.person.answer = "session"
+    result = await turn.run("write_file", path=str(outside / "new.txt"), content="x")
+    assert not result.is_error, result.for_model
+    assert len(turn.person.questions) == 1
+
+
+async def test_mode_plan_reads_outside_and_writes_nothing(
+    call: CallContext, settings: ToolSettings, outside: Path
+) -> None:
+    turn = Turn(call, settings, "plan")
+    turn.person.answer = "once"
+    assert "value" in (await turn.run("read_file", path=str(outside / "src/a.py"))).for_model
+    assert (await turn.run("write_file", path=str(outside / "new"), content="x")).is_error
+    assert len(turn.person.questions) == 1
+
+
+async def test_added_folder_counts_as_workspace_for_the_mode(
+    call: CallContext, settings: ToolSettings, outside: Path
+) -> None:
+    turn = Turn(call, settings, "accept-edits")
+    turn.add(outside, is_writable=True)
+    await turn.run("read_file", path=str(outside / "src/a.py"))
+    result = await turn.run(
+        "edit_file", path=str(outside / "src/a.py"), old_string="1", new_string="2"
+    )
+    assert not result.is_error, result.for_model
+    assert not turn.person.questions
+    assert (outside / "src" / "a.py").read_text() == "value = 2\n"
+
+
+async def test_instructions_in_an_added_folder_ask(
+    call: CallContext, settings: ToolSettings, outside: Path
+) -> None:
+    turn = Turn(call, settings, "accept-edits")
+    turn.add(outside, is_writable=True)
+    await turn.run("write_file", path=str(outside / "CLAUDE.md"), content="x")
+    (question,) = turn.person.questions
+    assert "instructions" in question.reason
+
+
+async def test_patch_asks_about_its_folder(turn: Turn, outside: Path) -> None:
+    turn.person.answer = "once"
+    patch = (
+        f"*** Begin Patch\n*** Update File: {outside}/src/a.py\n@@\n-value = 1\n+value = 3\n"
+        f"*** Add File: {outside}/b.py\n+b\n*** End Patch\n"
+    )
+    result = await turn.run("apply_patch", input=patch)
+    assert not result.is_error, result.for_model
+    assert (outside / "src" / "a.py").read_text() == "value = 3\n"
+    (question,) = turn.person.questions
+    assert question.folder_access == FolderAccess(outside, is_writable=True)
+
+
+async def test_plan_of_a_refused_edit_tells_nothing_of_the_file(turn: Turn, outside: Path) -> None:
+    result = await turn.run(
+        "edit_file", path=str(outside / "src/a.py"), old_string="valu = 1", new_string="x"
+    )
+    assert "value = 1" not in result.for_model
+    assert "Read it first" in result.for_model
+    missing = await turn.run(
+        "edit_file", path=str(outside / "src/b.py"), old_string="valu = 1", new_string="x"
+    )
+    assert "a.py" not in missing.for_model
+
+
+async def test_file_in_the_home_folder_is_asked_about_alone(
+    turn: Turn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "notes.txt"
+    file.write_text("note")
+    await turn.run("read_file", path=str(file))
+    assert turn.person.questions[0].folder_access == FolderAccess(file)
+
+
+@pytest.mark.parametrize(
+    "name", [".env", ".git/config", ".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml"]
+)
+async def test_hidden_places_in_an_added_folder_stay_hidden(
+    turn: Turn, outside: Path, name: str
+) -> None:
+    turn.add(outside, is_writable=True)
+    file = outside / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("hidden-token")
+    for tool, args in {
+        "read_file": {"path": str(file)},
+        "grep": {"pattern": "hidden-token", "path": str(outside)},
+        "write_file": {"path": str(file), "content": "x"},
+    }.items():
+        result = await turn.run(tool, **args)
+        assert "hidden-token" not in result.for_model.replace("'hidden-token'", "")
+    assert (
+        name.split("/")[-1]
+        not in (await turn.run("list_dir", path=str(outside), depth=4)).for_model
+    )
+    assert file.read_text() == "hidden-token"
+    assert not turn.person.questions
+
+
+@pytest.mark.parametrize("name", [".ssh", ".aws", "kore"])
+async def test_hidden_places_are_never_asked_about(turn: Turn, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "key").write_text("hidden-token")
+    turn.person.answer = "always"
+    turn.add(tmp_path)
+    turn.add(folder)
+    for tool, args in {
+        "read_file": {"path": str(folder / "key")},
+        "list_dir": {"path": str(folder)},
+        "grep": {"pattern": "token", "path": str(folder)},
+    }.items():
+        result = await turn.run(tool, **args)
+        assert result.is_error
+        assert "hidden-token" not in result.for_model
+    assert not turn.person.questions
+
+
+async def test_link_swapped_during_the_question_leads_nowhere(
+    turn: Turn, outside: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.py").write_text("hidden-token")
+
+    def swap() -> None:
+        (outside / "src").rename(outside / "old")
+        os.symlink(elsewhere, outside / "src")
+
+    turn.person.answer, turn.person.before_answer = "session", swap
+    result = await turn.run("read_file", path=str(outside / "src" / "a.py"))
+    assert result.is_error
+    assert "hidden-token" not in result.for_model
+
+
+async def test_added_folder_that_became_a_link_is_not_followed(
+    turn: Turn, outside: Path, tmp_path: Path
+) -> None:
+    turn.add(outside)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.py").write_text("hidden-token")
+    outside.rename(tmp_path / "moved")
+    os.symlink(elsewhere, outside)
+    result = await turn.run("read_file", path=str(outside / "a.py"))
+    assert result.is_error
+    # Its target is asked about like any other folder.
+    assert turn.person.questions[0].folder_access == FolderAccess(elsewhere)
+
+
+async def test_link_out_of_an_added_folder_is_judged_by_its_target(
+    turn: Turn, outside: Path, tmp_path: Path
+) -> None:
+    turn.add(outside)
+    (tmp_path / "secret.txt").write_text("hidden-token")
+    os.symlink(tmp_path / "secret.txt", outside / "link.txt")
+    for path in (outside / "link.txt", f"{outside}/src/../../secret.txt"):
+        result = await turn.run("read_file", path=str(path))
+        assert result.is_error
+    assert len(turn.person.questions) == 2
+    assert (
+        "hidden" not in (await turn.run("grep", pattern="hidden", path=str(outside))).for_model[20:]
+    )
+
+
+async def test_guest_is_refused_without_a_question(
+    guest: CallContext, settings: ToolSettings, outside: Path
+) -> None:
+    turn = Turn(guest, settings, "auto")
+    turn.person.answer = "always"
+    turn.add(outside, is_writable=True)
+    for tool, args in {
+        "read_file": {"path": str(outside / "src" / "a.py")},
+        "list_dir": {"path": str(outside)},
+        "write_file": {"path": str(outside / "x"), "content": "x"},
+    }.items():
+        result = await turn.run(tool, **args)
+        assert "leads outside the workspace" in result.for_model
+    assert not turn.person.questions
+
+
+async def test_call_is_refused_when_nobody_can_be_asked(
+    call: CallContext, settings: ToolSettings, outside: Path
+) -> None:
+    turn = Turn(call, settings, "auto")
+    runner = ToolRunner(turn.runner.toolbox, Permissions(DefaultPolicy("auto")), timeout_s=60)
+
+    async def on_start() -> None:
+        pass
+
+    args = {"path": str(outside / "src" / "a.py")}
+    result = await runner.run(replace(call, call=ToolCall("c", "read_file", args, "{}")), on_start)
+    assert result.is_error
+    assert "nobody can be asked" in result.for_model
+
+
+async def test_whole_file_system_is_not_asked_about(turn: Turn) -> None:
+    assert (await turn.run("list_dir", path="/")).is_error
+    assert not turn.person.questions
+
+
+def in_sandbox(turn: Turn, settings: ToolSettings, sandbox: Sandbox) -> Turn:
+    return Turn(turn.call, replace(settings, sandbox=sandbox), "auto")
+
+
+async def test_commands_read_an_added_folder_from_the_next_one_on(
+    turn: Turn, settings: ToolSettings, box: Bubblewrap, outside: Path
+) -> None:
+    turn = in_sandbox(turn, settings, box)
+    before = await turn.run("exec", command=f"cat {outside}/src/a.py")
+    assert "No such file" in before.for_model
+    turn.add(outside)
+    after = await turn.run("exec", command=f"cat {outside}/src/a.py; echo x > {outside}/src/new")
+    assert "value = 1" in after.for_model
+    assert not (outside / "src" / "new").exists()
+
+
+async def test_commands_do_not_see_hidden_places_of_an_added_folder(
+    turn: Turn, settings: ToolSettings, box: Bubblewrap, outside: Path, tmp_path: Path
+) -> None:
+    (outside / ".ssh").mkdir()
+    (outside / ".ssh" / "id").write_text("hidden-token")
+    (tmp_path / "kore").mkdir()
+    (tmp_path / "kore" / "config.json").write_text("hidden-token")
+    turn = in_sandbox(turn, settings, box)
+    turn.add(tmp_path)
+    turn.add(outside)
+    result = await turn.run(
+        "exec", command=f"cat {outside}/.env {outside}/.ssh/* {tmp_path}/kore/*; ls {outside}"
+    )
+    assert "src" in result.for_model
+    assert "hidden-token" not in result.for_model
+
+
+async def test_workspace_in_an_added_folder_stays_writable(
+    turn: Turn, settings: ToolSettings, box: Bubblewrap, tmp_path: Path
+) -> None:
+    turn = in_sandbox(turn, settings, box)
+    turn.add(tmp_path)
+    result = await turn.run("exec", command="echo x > made && ls ../other; ls ..")
+    assert (turn.call.workspace / "made").exists(), result.for_model
+    assert "workspace" in result.for_model
+
+
+async def test_added_folders_are_iterated_once() -> None:
+    folders = AddedFolders()
+    folders.add(FolderAccess(Path("/a"), is_writable=True))
+    folders.add(FolderAccess(Path("/a/b")))
+    assert list(folders) == [FolderAccess(Path("/a"), is_writable=True)]
