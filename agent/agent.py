@@ -266,6 +266,10 @@ class Agent(Generic[DepsT]):
         """Return the folders outside the workspace that a session may use."""
         return self._added_by_session.setdefault(session, AddedFolders(self._added))
 
+    def forget_folders(self, session: str) -> None:
+        """Forget the folders of a session that has ended."""
+        self._added_by_session.pop(session, None)
+
     @property
     def has_tools(self) -> bool:
         """True once the tools are made; before that none of them does anything."""

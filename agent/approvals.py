@@ -14,8 +14,8 @@ from agent.records import frozen
 # Allow once, in this session, from now on (exactly these arguments in this folder), or deny.
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
-# A lasting answer covers exactly this call, its commands with any arguments, the hosts or the folder
-# that it requests, or private data for its recipient.
+# A lasting answer covers exactly this call, its commands with any arguments, the hosts or the
+# folder that it requests, or private data for its recipient.
 Scope = Literal["call", "prefix", "network", "recipient", "folder"]
 
 

@@ -73,6 +73,8 @@ class RunningAgent(AgentServices, Protocol):
 
     def added_folders(self, session: str) -> AddedFolders: ...
 
+    def forget_folders(self, session: str) -> None: ...
+
     def request(
         self, environment: ToolEnvironment, options: RunOptions, **values: Any
     ) -> TurnRequest: ...
@@ -133,6 +135,7 @@ class LibraryRun:
             if self._options.get("session"):
                 await store.save_views()
             else:
+                agent.forget_folders(session)
                 for each in agents:
                     await each.toolbox.end(session)
 

@@ -125,6 +125,15 @@ def _add_name(*parsers: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME")
 
 
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--add-dir",
+        action="append",
+        metavar="DIR",
+        help="also read and change files in this folder (repeatable)",
+    )
+
+
 def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -176,6 +185,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allowed-tools", metavar="A,B", help="allow only these tools")
     add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    _add_folders(parser)
     add("-f", "--file", action="append", type=Path, metavar="PATH", help="attach this file")
     add("--sandbox", choices=SANDBOXES, help="sandbox for commands (default: security.sandbox)")
     add("--max-cost", type=dollars, metavar="USD", help="spending limit per turn")
@@ -622,6 +632,7 @@ def add_tui_arguments(parser: argparse.ArgumentParser) -> None:
     add("-s", "--session", action="append", metavar="ID", help="open this session (repeatable)")
     add("-c", "--continue", action="store_true", dest="latest", help="open the last session")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    _add_folders(parser)
     add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
     add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")
     add("--permission-mode", choices=MODES, metavar="MODE", help="(default: ask)")

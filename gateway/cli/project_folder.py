@@ -11,6 +11,7 @@ from agent.i18n import t
 from agent.security.redaction import Redactor
 from agent.security.taint.file_marks import unmark
 from agent.text.visible import escape_invisible, escape_line
+from gateway.access.added_folders import named_folder
 from gateway.cli.folders import current_folder
 from gateway.cli.output import tell
 from gateway.cli.settings import settings_of, sources_of
@@ -148,6 +149,15 @@ def existing_folder(path: Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(t("--cwd {folder}: no such folder", folder=path))
     return folder.resolve()
+
+
+def added_dirs(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the real folders of `--add-dir`. Raises `ConfigError`."""
+    try:
+        folders = [named_folder(name, current_folder()) for name in args.add_dir or ()]
+    except ConfigError as exc:
+        raise ConfigError(f"--add-dir {exc}", hint=exc.hint) from exc
+    return tuple(str(folder.path) for folder in folders)
 
 
 def with_trust(

@@ -27,7 +27,7 @@ async def answer_rewind(call: CommandCall) -> str:
     # A repetition finds the chat in its new conversation, which has no such message.
     if (fork := await call.services.database.transact(rewinding.done, key)) is not None:
         return _fork_text(fork)
-    service = UndoService(call)
+    service = await UndoService.open(call)
     points = await call.services.database.transact(rewinding.list_points, service.session)
     if not points:
         if not await call.services.database.transact(rewinding.is_copy, service.session):

@@ -172,6 +172,14 @@ COMMANDS = {
         choices="settings.mode_choices",
         audience="owner",
     ),
+    "add-dir": ChatCommand(
+        "add-dir",
+        mark_for_translation("add a folder outside the workspace, or list them (owner only)"),
+        "folders.answer_add_dir",
+        group="Permissions",
+        aliases=("add_dir",),
+        audience="owner",
+    ),
     "deny": ChatCommand(
         "deny",
         mark_for_translation("deny what I ask, and say why"),

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from agent.approvals import FolderAccess
 from agent.errors import KoreError, ToolError
 from agent.i18n import plural, t
 from agent.security.files.file_io import in_thread
 from agent.security.policy.base import READING_TOOL, ToolRequest
-from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.base import AddedFolders, CallContext, ToolEnvironment
 from agent.tools.files.undo import Undo, change_check
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.types import ToolCall
@@ -22,6 +23,7 @@ from agent.undo.reversal import Reversal, UndoRequest
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import escape_markdown
+from gateway.store.repositories.access import grants
 from gateway.store.repositories.file_changes import page_session
 
 MAX_DIFF_CHARS = 8_000
@@ -31,7 +33,17 @@ T = TypeVar("T")
 class UndoService:
     """Journal of file changes for one person's command. Raises `KoreError` without a journal."""
 
-    def __init__(self, call: CommandCall) -> None:
+    @classmethod
+    async def open(cls, call: CommandCall) -> "UndoService":
+        """Return the service with the folders outside the workspace that the owner added."""
+        folders: Sequence[FolderAccess] = ()
+        if call.session is not None and call.services.access.is_private_owner(call.message):
+            who, root = call.message.principal, call.folder
+            database = call.services.database
+            folders = await database.transact(grants.folders, who, (call.session,), root)
+        return cls(call, AddedFolders(folders))
+
+    def __init__(self, call: CommandCall, folders: AddedFolders) -> None:
         services, message = call.services, call.message
         if call.session is None or services.agent.changes is None:
             raise KoreError(t("this conversation has no changes yet"))
@@ -47,6 +59,7 @@ class UndoService:
                 services.permissions.memory(message),
                 owner=services.access.is_private_owner(message),
                 start_folder=services.access.start_folder(self.root, message),
+                folders=folders,
             ),
             lambda text, stream: None,
         )
@@ -144,7 +157,7 @@ async def answer_undo(call: CommandCall) -> str:
 
     COUNT is a number of turns, or with `step` of tool calls.
     """
-    service = UndoService(call)
+    service = await UndoService.open(call)
     request = _undo_request(service, call)
     moves = await service.run(lambda: service.reversal.plan(request))
     service.require(moves, request.direction)
@@ -201,7 +214,7 @@ def _undo_request(service: UndoService, call: CommandCall) -> UndoRequest:
 @chat_command("diff", "show what this conversation changed", group=WORK, position=30)
 async def answer_diff(call: CommandCall) -> str:
     """Answer `/diff [last] [PATH]`."""
-    service = UndoService(call)
+    service = await UndoService.open(call)
     first, *rest = call.argument.split(maxsplit=1) or [""]
     last = first == "last"
     name = (rest[0] if rest else "") if last else call.argument

@@ -107,7 +107,8 @@ class MessageOptions:
 
     The choices of a terminal's sender: `model`, `effort`, `auto` (ask nothing), `mode`, the tools
     to allow or not, `unattended` (no one can be asked), `agent` (the agent definition to use),
-    `cwd`, `start_folder` (the folder inside `cwd` where relative paths start), and limits. Data
+    `cwd`, `start_folder` (the folder inside `cwd` where relative paths start), `add_dirs` (folders
+    to add to the conversation), and limits. Data
     that the terminal sends along: `project` (news of the folder) and `run` (commands that the
     person ran). Only the console's options count. `full_access` is the token of the process that
     gave it: to any other process it is worth nothing.
@@ -129,6 +130,7 @@ class MessageOptions:
     agent: Mapping[str, Any] | None = None
     cwd: str | None = None
     start_folder: str | None = None
+    add_dirs: tuple[str, ...] = ()
     max_iterations: int | None = None
     max_cost_usd: float | None = None
     project: Mapping[str, Any] | None = None
@@ -158,7 +160,9 @@ class MessageOptions:
         for name in ("allowed_tools", "disallowed_tools"):
             if getattr(self, name) is not None:
                 values[name] = list(getattr(self, name))
-        values |= {name: list(values[name]) for name in ("run", "taint") if name in values}
+        values |= {
+            name: list(values[name]) for name in ("run", "taint", "add_dirs") if name in values
+        }
         if self.speakers:
             values["speakers"] = [_values(speaker) for speaker in self.speakers]
         return {name: value for name, value in values.items() if value is not False}
@@ -179,6 +183,9 @@ class MessageOptions:
         for name in ("allowed_tools", "disallowed_tools"):
             if name in data:
                 values[name] = tuple(data[name]) if isinstance(data[name], list) else ()
+        values["add_dirs"] = tuple(
+            name for name in _list(data, "add_dirs") if isinstance(name, str)
+        )
         values["effort"] = read_effort(values.get("effort"))
         values["run"] = tuple(item for item in _list(data, "run") if isinstance(item, dict))
         values["taint"] = tuple(item for item in _list(data, "taint") if item in get_args(Taint))

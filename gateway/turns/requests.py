@@ -20,11 +20,11 @@ from gateway.sessions.conversation_search import ConversationSearch
 from gateway.sessions.editor_hub import EditorHub
 from gateway.sessions.working_folder import take_folder
 from gateway.store.port import Store
-from gateway.store.repositories.access import grants
 from gateway.store.repositories.conversations.choices import EFFORT, MODEL
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask
+from gateway.turns.added_folders import added_folders
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
@@ -155,17 +155,9 @@ class TurnRequests:
         return await self._subagents.user_request(claim, request)
 
     async def _folders(self, draft: TurnDraft, task: SubagentTask | None) -> AddedFolders:
-        """Return the folders that the owner added; none where others read along, and in jobs."""
-        claim, audience = draft.claim, draft.audience
-        message = claim.messages[-1]
-        if not audience.owner or message.job is not None:
-            return AddedFolders()
-        sessions = (claim.session,) if task is None else (claim.session, task.root_session)
-        return AddedFolders(
-            await self._database.transact(
-                grants.folders, message.principal, sessions, audience.root
-            )
-        )
+        """Return the folders that the owner added; a sub-agent has those of its conversation."""
+        session = draft.session if task is None else task.root_session
+        return AddedFolders(await added_folders(self._database, draft, session))
 
     def _environment(self, draft: TurnDraft, folders: AddedFolders) -> ToolEnvironment:
         claim, audience = draft.claim, draft.audience

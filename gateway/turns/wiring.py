@@ -16,6 +16,7 @@ from gateway.media.wiring import MediaParts
 from gateway.runtime.paths import DataDir
 from gateway.sessions.wiring import Sessions
 from gateway.store.port import Store
+from gateway.turns.added_folders import FolderNews
 from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
@@ -156,6 +157,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
         agent=agent,
         contributors=[
             *([ReceivedFiles(media.shared)] if media.shared is not None else []),
+            FolderNews(database),
             AnswerStyle(partial(find_style, home)),
             WorkspaceTaint(agent),
             MessageTaint(database, permissions),

@@ -24,7 +24,7 @@ from gateway.cli.chat.project_options import project_of
 from gateway.cli.chat.service_connection import fork_session, open_connection
 from gateway.cli.folders import data_dir_of
 from gateway.cli.program import as_installed, preload
-from gateway.cli.project_folder import choose_place
+from gateway.cli.project_folder import added_dirs, choose_place
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.settings import settings_of
 from gateway.config import Settings
@@ -166,6 +166,7 @@ def _options(args: argparse.Namespace) -> MessageOptions:
         full_access=new_token() if args.full_access else None,
         allowed_tools=_tools(args, args.allowed_tools, "--allowed-tools"),
         disallowed_tools=_tools(args, args.disallowed_tools, "--disallowed-tools"),
+        add_dirs=added_dirs(args),
         max_iterations=args.max_iter or None,
         max_cost_usd=args.max_cost,
     )

@@ -16,7 +16,7 @@ from gateway.cli.console.chat.conversation import Connect
 from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
-from gateway.cli.project_folder import choose_place
+from gateway.cli.project_folder import added_dirs, choose_place
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.tui.full_screen import FullScreen
 from gateway.cli.tui.tab_conversation import TabStart
@@ -43,7 +43,7 @@ async def _run_local(args: argparse.Namespace) -> int:
     # The screen is for conversations.
     open_logs(settings, args.crash.redactor, terminal=False, default_file=home.logs / "tui.log")
     place, settings = choose_place(args, settings, home)
-    options = MessageOptions(model=args.model, mode=args.permission_mode)
+    options = MessageOptions(model=args.model, mode=args.permission_mode, add_dirs=added_dirs(args))
     if place is not None:
         options = place.apply(options)
     if args.agent is not None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from tests.gateway.access.test_approval_coordinator import OWNER, Asking, questi
 from tests.gateway.parts import (
     Parts,
     accept_messages,
+    answer_to,
     chat_message,
+    console_message,
     load_history,
     running,
     tool_call,
@@ -39,8 +42,8 @@ def edit(outside: Path, id_: str) -> ToolCall:
 
 
 @asynccontextmanager
-async def owned(folder: Path, *steps: Message | str) -> AsyncIterator[Parts]:
-    async with running(folder, list(steps), owner=OWNER, platform=Asking()) as parts:
+async def owned(folder: Path, *steps: Message | str, **more: Any) -> AsyncIterator[Parts]:
+    async with running(folder, list(steps), owner=OWNER, platform=Asking(), **more) as parts:
         yield parts
 
 
@@ -139,3 +142,65 @@ async def test_other_people_are_refused_without_a_question(tmp_path: Path, outsi
         await accept_messages(parts, chat_message("go", "8", sender=Sender("8", "Bob")))
         await parts.platform.until(lambda: "one" in parts.platform.texts("8"))
         assert await parts.count("approval") == 0
+
+
+async def test_command_adds_a_folder_and_lists_it(tmp_path: Path, outside: Path) -> None:
+    model = [assistant("", (read(outside, "1"),)), "one"]
+    async with owned(tmp_path, *model) as parts:
+        assert "No folders" in await answer_to(parts, chat_message("/add-dir"))
+        assert str(outside) in await answer_to(parts, chat_message(f"/add_dir {outside}"))
+        listing = await answer_to(parts, chat_message("/add-dir"))
+        assert f"`{outside}`: read and change" in listing
+        await accept_messages(parts, chat_message("go"))
+        await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
+        assert await parts.count("approval") == 0
+        assert "old" in (await results(parts))[0]
+        (message,) = [m for m in await load_history(parts) if m.role == "user"]
+        assert f"{outside} (read and change)" in str(message.content)
+
+
+@pytest.mark.parametrize("name", ["/", "/no/such/folder", ".ssh", "x\0y"])
+async def test_command_adds_no_hidden_or_missing_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "workspace" / ".ssh").mkdir(parents=True)
+    async with owned(tmp_path) as parts:
+        assert "⚠️" in await answer_to(parts, chat_message(f"/add-dir {name}"))
+        assert await parts.service.list_grants() == []
+
+
+async def test_command_is_for_the_owner_alone(tmp_path: Path, outside: Path) -> None:
+    async with owned(tmp_path) as parts:
+        stranger = chat_message(f"/add-dir {outside}", "8", sender=Sender("8", "Bob"))
+        assert "Only the owner" in await answer_to(parts, stranger)
+        in_group = chat_message(f"/add-dir {outside}", private=False)
+        assert "Only the owner" in await answer_to(parts, in_group)
+        assert await parts.service.list_grants() == []
+
+
+async def test_command_line_adds_folders_to_the_session(tmp_path: Path, outside: Path) -> None:
+    model = [assistant("", (read(outside, "1"),)), "one"]
+    async with owned(tmp_path, *model) as parts:
+        options = {"add_dirs": [str(outside), "/no/such/folder"], "unattended": True}
+        await parts.bus.submit(console_message("go", options=options))
+        await parts.until_stored("turn", state="done")
+        assert "old" in (await results(parts))[0]
+        (grant,) = await parts.service.list_grants()
+        assert grant["title"] == f"read and change files in {outside}"
+        assert grant["session"]
+
+
+async def test_options_of_other_channels_add_nothing(tmp_path: Path, outside: Path) -> None:
+    async with owned(tmp_path, "one") as parts:
+        await accept_messages(parts, chat_message("go", options={"add_dirs": [str(outside)]}))
+        await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
+        assert await parts.service.list_grants() == []
+
+
+async def test_change_in_an_added_folder_is_undone(tmp_path: Path, outside: Path) -> None:
+    model = [assistant("", (read(outside, "1"), edit(outside, "2"))), "one"]
+    async with owned(tmp_path, *model, modes={"chat": "accept-edits"}) as parts:
+        await answer_to(parts, chat_message(f"/add-dir {outside}"))
+        await accept_messages(parts, chat_message("go"))
+        await parts.platform.until(lambda: "one" in parts.platform.texts("1"))
+        assert (outside / "a.txt").read_text() == "new\n"
+        await answer_to(parts, chat_message("/undo"))
+        assert (outside / "a.txt").read_text() == "old\n"

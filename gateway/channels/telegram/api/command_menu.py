@@ -67,7 +67,8 @@ def _commands(
 ) -> Iterator[tuple[str, str]]:
     for command in settings.menu:
         if command.audience in audiences:
-            yield command.name, _sentence(t(command.summary))
+            # Telegram has no hyphens in names; the other spelling is an alias.
+            yield command.name.replace("-", "_"), _sentence(t(command.summary))
 
 
 def _sentence(text: str) -> str:

@@ -100,17 +100,16 @@ def folders(
     tx: Transaction, principal: str, sessions: Sequence[str], root: Path
 ) -> list[FolderAccess]:
     """Return the folders outside the workspace `root` that are allowed in these sessions."""
-    names = ("", *sessions)
-    marks = ", ".join("?" for _ in names)
-    rows = tx.all(
-        f"{_SELECT} WHERE principal = ? AND session IN ({marks}) ORDER BY id", (principal, *names)
-    )
-    hash_by_id = {row[0]: row[3] for row in rows}
     accesses = []
-    for grant in _readable(tx, rows):
-        access = folder_of_title(grant.title)
-        if access is not None and hash_by_id[grant.id] == folder_fingerprint(access, root):
-            accesses.append(access)
+    for session in ("", *sessions):
+        rows = tx.all(
+            f"{_SELECT} WHERE principal = ? AND session = ? ORDER BY id", (principal, session)
+        )
+        hash_by_id = {row[0]: row[3] for row in rows}
+        for grant in _readable(tx, rows):
+            access = folder_of_title(grant.title)
+            if access is not None and hash_by_id[grant.id] == folder_fingerprint(access, root):
+                accesses.append(access)
     return accesses
 
 

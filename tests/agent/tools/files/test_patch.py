@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.approvals import FolderAccess
 from agent.errors import ToolError
 from agent.security.taint.file_marks import mark_level, mark_tainted
 from agent.settings import ToolSettings
@@ -81,7 +82,6 @@ async def test_anchors_distinguish_equal_places(call: CallContext, workspace: Pa
         (["*** Update File: b.txt", "@@", "-one", "+x"], "does not exist"),
         (["*** Add File: a.txt", "+x"], "already exists"),
         (["*** Update File: a.txt", "*** Move to: taken.txt"], "already exists"),
-        (["*** Add File: ../out.txt", "+x"], "outside the workspace"),
         (["*** Add File: n.txt", "x"], "begin with '\\+'"),
         (["*** Update File: a.txt", "@@", "?one"], "lines begin with"),
         (["*** Update File: a.txt"], "changes nothing"),
@@ -103,6 +103,17 @@ async def test_patch_that_does_not_apply_changes_nothing(
             await act(result, call)
     assert not (workspace / "first.txt").exists()
     assert (workspace / "a.txt").read_text() == "one\n"
+
+
+async def test_patch_outside_the_workspace_needs_consent(
+    call: CallContext, workspace: Path
+) -> None:
+    args = patch("*** Add File: ../out.txt", "+x")
+    plan = await ApplyPatch(ToolSettings()).plan(args, call)
+    assert plan.folder_access == FolderAccess(workspace.parent, is_writable=True)
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await ApplyPatch(ToolSettings()).run(args, call)
+    assert not (workspace.parent / "out.txt").exists()
 
 
 @pytest.mark.parametrize("text", ["", "*** Begin Patch", "diff --git a b\n", "*** End Patch"])

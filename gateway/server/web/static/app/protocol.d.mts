@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 22); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 23); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -207,7 +207,7 @@ export interface Calls {
   // Choose the permission mode from the next turn on; a looser mode is recorded in the audit log.
   choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
   // Answer an approval; False when it has expired or was already answered. The model reads the `words` of a denial; with `scope` prefix, a lasting answer covers the event's prefix.
-  answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" | "recipient" }; result: boolean }
+  answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" | "recipient" | "folder" }; result: boolean }
   // List the open approvals, oldest first.
   list_approvals: { arguments: {}; result: ApprovalPrompt[] }
   // List the grants, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`, `granted_by`, `granted_at`.
@@ -387,6 +387,7 @@ export interface ApprovalAnsweredEvent {
   network?: string[]
   server?: string
   recipient?: Recipient | null
+  folder?: string
 }
 
 export interface ApprovalAskedEvent {
@@ -415,7 +416,7 @@ export interface ApprovalPrompt {
   state?: "open" | "once" | "session" | "always" | "deny" | "expired" | "withdrawn"
   by?: string | null
   words?: string
-  scope?: "call" | "prefix" | "network" | "recipient"
+  scope?: "call" | "prefix" | "network" | "recipient" | "folder"
   value?: string
 }
 
@@ -431,6 +432,7 @@ export interface ApprovalRequest {
   network?: string[]
   home_settings?: string[]
   recipient?: Recipient | null
+  folder_access?: FolderAccess | null
   tool: string
   arguments: { [key: string]: any }
   reason: string
@@ -514,6 +516,11 @@ export interface FileChangedEvent {
   files?: number
 }
 
+export interface FolderAccess {
+  path: string
+  is_writable?: boolean
+}
+
 export interface FromAgentEvent {
   type: "from_agent"
   agent: string
@@ -593,6 +600,7 @@ export interface MessageOptions {
   agent?: { [key: string]: any } | null
   cwd?: string | null
   start_folder?: string | null
+  add_dirs?: string[]
   max_iterations?: number | null
   max_cost_usd?: number | null
   project?: { [key: string]: any } | null
@@ -662,7 +670,7 @@ export interface QuestionOption {
   key: string
   label: string
   answer: "once" | "session" | "always" | "deny"
-  scope?: "call" | "prefix" | "network" | "recipient"
+  scope?: "call" | "prefix" | "network" | "recipient" | "folder"
   words?: string
   takes_words?: boolean
 }
