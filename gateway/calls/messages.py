@@ -25,6 +25,7 @@ from gateway.core.messages import (
     InboundMessage,
     Media,
     MessageOptions,
+    QueueMode,
     Sender,
     route_of_session,
 )
@@ -80,10 +81,12 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
     mode: PermissionMode | None = None,
     media: tuple[Media, ...] = (),
     agent: str | None = None,
+    queue: QueueMode | None = None,
 ) -> str:
     """Send a message to a session (None: a new one); returns the session's id once the message is
     on disk. A second message with the same `event_id` is ignored; for a new session, call
-    `create_session` first. `agent` names the agent that answers."""
+    `create_session` first. `agent` names the agent that answers; `queue` says how a running turn
+    handles the message, unless the conversation has its own choice."""
     agent_option = await _agent_option(ctx, agent, session)
     session = await ctx.find_session(session or await create_session(ctx))
     route = route_of_session(session)
@@ -96,7 +99,7 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
         event_id=event_id or os.urandom(16).hex(),
         content=safe_text(text),
         received_at=time.time(),
-        options=MessageOptions(mode=mode, agent=agent_option),
+        options=MessageOptions(mode=mode, agent=agent_option, queue=queue),
         # The files at the paths count, not the client's description of them.
         media=tuple([await ctx.uploads.look_again(each) for each in media]),
         language=current_locale(),

@@ -19,10 +19,9 @@ from agent.types import Message
 from gateway.calls.context import ServiceContext
 from gateway.control.declaration import call
 from gateway.core.event_levels import Level, is_wanted
-from gateway.core.messages import CONSOLE, Route, console_principal, route_of_session
+from gateway.core.messages import CONSOLE, QueueMode, Route, console_principal, route_of_session
 from gateway.core.records import (
     ConsoleLease,
-    QueueMode,
     SearchHit,
     SessionEvent,
     SessionInfo,
@@ -210,8 +209,8 @@ async def load_messages(ctx: ServiceContext, session: str) -> Sequence[Message]:
 
 
 @call(scope="read")
-async def queue_mode(ctx: ServiceContext, lane: str) -> QueueMode:
-    """Return how the lane handles a message that arrives during a turn."""
+async def queue_mode(ctx: ServiceContext, lane: str) -> QueueMode | None:
+    """Return the choice for messages that arrive during a turn of the lane, if there is one."""
     return await ctx.database.transact(stored_sessions.queue_mode_of_lane, lane)
 
 

@@ -14,9 +14,11 @@ from gateway.commands.declaration import MODEL, PERMISSIONS, THIS_CHAT, chat_com
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
-from gateway.core.records import QueueMode, Trace
+from gateway.core.messages import QueueMode
+from gateway.core.records import Trace
 from gateway.sessions.mode_choice import choose_mode
 from gateway.store.port import Transaction
+from gateway.store.repositories.active_channels import queue_default
 from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.delivery import inbox
@@ -274,7 +276,10 @@ _QUEUE_MEANINGS: dict[QueueMode, str] = {
     "queue", "show the queue; set queue, join or steer", group=THIS_CHAT, position=20, at_once=True
 )
 def answer_queue(call: CommandCall, tx: Transaction) -> str:
-    mode = sessions.queue_mode_of_lane(tx, call.message.session_key)
+    lane = call.message.session_key
+    mode = call.message.options.queue_mode(
+        sessions.queue_mode_of_lane(tx, lane), queue_default(tx, lane)
+    )
     name = call.argument.casefold()
     if not name:
         return "\n".join([*_waiting_lines(call, tx), "", *_queue_mode_lines(mode)])

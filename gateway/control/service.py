@@ -16,7 +16,7 @@ from agent.types import Message
 from gateway.control.declaration import call
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.event_levels import Level
-from gateway.core.messages import InboundMessage, Media
+from gateway.core.messages import InboundMessage, Media, QueueMode
 from gateway.core.records import (
     ApiAnswer,
     ApiRequest,
@@ -27,7 +27,6 @@ from gateway.core.records import (
     ModelCall,
     NewJob,
     PluginChange,
-    QueueMode,
     SearchHit,
     SessionEvent,
     SessionInfo,
@@ -69,10 +68,12 @@ class Service(Protocol):
         mode: PermissionMode | None = None,
         media: tuple[Media, ...] = (),
         agent: str | None = None,
+        queue: QueueMode | None = None,
     ) -> str:
         """Send a message to a session (None: a new one); returns the session's id once the message
         is on disk. A second message with the same `event_id` is ignored; for a new session, call
-        `create_session` first. `agent` names the agent that answers."""
+        `create_session` first. `agent` names the agent that answers; `queue` says how a running
+        turn handles the message, unless the conversation has its own choice."""
         ...
 
     @call(scope="read")
@@ -191,8 +192,8 @@ class Service(Protocol):
         ...
 
     @call(scope="read")
-    async def queue_mode(self, lane: str) -> QueueMode:
-        """Return how the lane handles a message that arrives during a turn."""
+    async def queue_mode(self, lane: str) -> QueueMode | None:
+        """Return the choice for messages that arrive during a turn of the lane, if there is one."""
         ...
 
     @call(scope="read")

@@ -90,10 +90,15 @@ class Media:
         return self.remote is not None and self.path is None and self.trouble is None
 
 
+# Handling of a message that arrives during a turn: a turn of its own afterwards, one turn with all
+# waiting messages, or into the running turn.
+QueueMode = Literal["queue", "join", "steer"]
+
 _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("auto", "unattended", "by_model", "in_session_folder"), (bool,)),
     **dict.fromkeys(
-        ("model", "effort", "mode", "cwd", "start_folder", "session", "full_access"), (str,)
+        ("model", "effort", "mode", "queue", "cwd", "start_folder", "session", "full_access"),
+        (str,),
     ),
     **dict.fromkeys(("agent", "project"), (dict,)),
     "max_iterations": (int,),
@@ -106,12 +111,12 @@ class MessageOptions:
     """Options of one message, which apply to all work that it causes.
 
     The choices of a terminal's sender: `model`, `effort`, `auto` (ask nothing), `mode`, the tools
-    to allow or not, `unattended` (no one can be asked), `agent` (the agent definition to use),
-    `cwd`, `start_folder` (the folder inside `cwd` where relative paths start), `add_dirs` (folders
-    to add to the conversation), and limits. Data
-    that the terminal sends along: `project` (news of the folder) and `run` (commands that the
-    person ran). Only the console's options count. `full_access` is the token of the process that
-    gave it: to any other process it is worth nothing.
+    to allow or not, `unattended` (no one can be asked), `queue` (see `queue_mode`), `agent` (the
+    agent definition to use), `cwd`, `start_folder` (the folder inside `cwd` where relative paths
+    start), `add_dirs` (folders to add to the conversation), and limits. Data that the terminal
+    sends along: `project` (news of the folder) and `run` (commands that the person ran). Only the
+    console's options count. `full_access` is the token of the process that gave it: to any other
+    process it is worth nothing.
 
     Added by Kore to a job or to a report: the `session` it belongs to, its `taint`, whether the
     model has written a job (`by_model`), and the other `speakers` of a report. Added to a message
@@ -123,6 +128,7 @@ class MessageOptions:
     effort: ReasoningEffort | None = None
     auto: bool = False
     mode: str | None = None
+    queue: QueueMode | None = None
     full_access: str | None = field(default=None, repr=False)
     allowed_tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] | None = None
@@ -151,8 +157,16 @@ class MessageOptions:
 
     @property
     def lasting(self) -> "MessageOptions":
-        """Return the sender's choices for all later messages, without `project` and `run`."""
-        return replace(self, project=None, run=())
+        """Return the sender's choices for all later messages, without those for this one."""
+        return replace(self, queue=None, project=None, run=())
+
+    def queue_mode(self, choice: QueueMode | None, default: QueueMode) -> QueueMode:
+        """Return how a message with these options is handled during a turn.
+
+        The `choice` for the conversation precedes the habit of a screen (`queue` is "steer"),
+        but not a wish for this message ("queue").
+        """
+        return "queue" if self.queue == "queue" else choice or self.queue or default
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that are set, as a JSON object."""
@@ -187,6 +201,8 @@ class MessageOptions:
             name for name in _list(data, "add_dirs") if isinstance(name, str)
         )
         values["effort"] = read_effort(values.get("effort"))
+        if values.get("queue") not in get_args(QueueMode):
+            values["queue"] = None
         values["run"] = tuple(item for item in _list(data, "run") if isinstance(item, dict))
         values["taint"] = tuple(item for item in _list(data, "taint") if item in get_args(Taint))
         values["speakers"] = tuple(

@@ -212,9 +212,6 @@ class SessionNews:
     event: SessionEvent
 
 
-# A turn of its own afterwards, one turn with all waiting messages, or into the running turn.
-QueueMode = Literal["queue", "join", "steer"]
-
 SessionState = Literal["idle", "running", "paused", "closed"]
 
 

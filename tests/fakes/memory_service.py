@@ -33,7 +33,7 @@ from agent.serialization import dumps, message_from_json, message_to_json
 from agent.turn.tool_catalog import started_event
 from agent.types import Message, Result, Signal, ToolCall, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, QueueMode
 from gateway.core.question_view import approval_event
 from gateway.core.records import (
     ConsoleLease,
@@ -41,7 +41,6 @@ from gateway.core.records import (
     Excerpt,
     JobChange,
     NewJob,
-    QueueMode,
     SearchHit,
     SessionInfo,
     SessionPreview,
@@ -66,7 +65,7 @@ class MemoryService:
     """
 
     def __init__(self) -> None:
-        self.mode: QueueMode = "queue"
+        self.mode: QueueMode | None = None
         self.running: list[str] = []
         self.submitted: list[InboundMessage] = []
         self.answers: list[tuple[str, Answer, str, str]] = []
@@ -207,7 +206,7 @@ class MemoryService:
     async def load_messages(self, session: str) -> Sequence[Message]:
         return list(self._find(session).messages)
 
-    async def queue_mode(self, lane: str) -> QueueMode:
+    async def queue_mode(self, lane: str) -> QueueMode | None:
         return self.mode
 
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Message input: Enter sends, Up and Down recall earlier messages, Tab completes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completion
 from prompt_toolkit.document import Document
@@ -11,6 +11,7 @@ from textual.widgets import TextArea
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
 from gateway.cli.console.input.pastes import Pastes
+from gateway.core.messages import QueueMode
 
 _NEW_LINE = ("ctrl+j", "alt+enter", "shift+enter")
 _MOST_OFFERED = 8
@@ -20,10 +21,13 @@ class MessageInput(TextArea):
     """Text area that posts `Sent` with a message and `Offered` with the completions for Tab."""
 
     class Sent(Message):
-        def __init__(self, text: str, pasted: list[tuple[int, int]]) -> None:
+        """Message of the person; `queue` says how a running turn handles it."""
+
+        def __init__(self, text: str, pasted: list[tuple[int, int]], queue: QueueMode) -> None:
             super().__init__()
             self.text = text
             self.pasted = pasted
+            self.queue: QueueMode = queue
 
     class Offered(Message):
         def __init__(self, choices: Sequence[Completion], at: int) -> None:
@@ -31,11 +35,18 @@ class MessageInput(TextArea):
             self.choices = choices
             self.at = at
 
-    def __init__(self, history: ConsoleHistory, completions: Completions, pastes: Pastes) -> None:
+    def __init__(
+        self,
+        history: ConsoleHistory,
+        completions: Completions,
+        pastes: Pastes,
+        is_turn_running: Callable[[], bool],
+    ) -> None:
         super().__init__(soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False)
         self._history = history
         self._completions = completions
         self._pastes = pastes
+        self._is_turn_running = is_turn_running
         self._earlier: list[str] = []
         # Position in the earlier messages; -1 is the current draft.
         self._place = -1
@@ -47,7 +58,10 @@ class MessageInput(TextArea):
         key = event.key
         if key == "enter":
             self._take(event)
-            self._send()
+            self._send("steer")
+        elif key == "tab" and self._is_turn_running() and not self._offered and self.text.strip():
+            self._take(event)
+            self._send("queue")
         elif key in _NEW_LINE:
             self._take(event)
             self.insert("\n")
@@ -108,7 +122,7 @@ class MessageInput(TextArea):
         # A completion never spans more than one line.
         self.replace(choice.text, (row, column + choice.start_position), (row, column))
 
-    def _send(self) -> None:
+    def _send(self, queue: QueueMode) -> None:
         text = self.text
         if not text.strip():
             return
@@ -117,7 +131,7 @@ class MessageInput(TextArea):
         self._earlier.insert(0, text)
         self._place = -1
         self.clear()
-        self.post_message(self.Sent(whole, self._pastes.spans(whole)))
+        self.post_message(self.Sent(whole, self._pastes.spans(whole), queue))
 
     def _recall(self, step: int) -> None:
         if not self._earlier:

@@ -34,6 +34,7 @@ from gateway.cli.tui.message_input import MessageInput
 from gateway.cli.tui.tab_conversation import TabConversation, TabStart
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
+from gateway.core.messages import QueueMode
 from gateway.core.records import SessionEvent, SessionIdle, TurnStored
 from gateway.presenter.text import complaint
 
@@ -107,7 +108,7 @@ class SessionTab(TabPane):
         )
         commands = Completions((*CHAT_COMMANDS, *CONSOLE_COMMANDS), self.place.workdir)
         commands.service = self.conversation.service
-        return MessageInput(history, commands, pastes)
+        return MessageInput(history, commands, pastes, lambda: self.conversation.content.is_running)
 
     def compose(self) -> ComposeResult:
         yield self.feed
@@ -208,7 +209,7 @@ class SessionTab(TabPane):
         else:
             self._queued += 1
             self._show_status()
-            self.run_worker(self._say(text, event.pasted), name="message to a session")
+            self.run_worker(self._say(text, event.pasted, event.queue), name="message to a session")
 
     def say(self, text: str, style: str = "dim") -> None:
         self.conversation.content.say(text, style)
@@ -254,10 +255,10 @@ class SessionTab(TabPane):
         except KoreError as exc:
             self._complain(exc)
 
-    async def _say(self, text: str, pasted: list[tuple[int, int]]) -> None:
+    async def _say(self, text: str, pasted: list[tuple[int, int]], queue: QueueMode) -> None:
         self.feed.go_to_end()
         try:
-            await self.conversation.say(text, pasted)
+            await self.conversation.say(text, pasted, queue)
         except KoreError as exc:
             self._complain(exc)
             # Put a rejected message back into the input.

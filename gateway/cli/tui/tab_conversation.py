@@ -19,7 +19,7 @@ from gateway.cli.tui.feed_content import FeedContent
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import MessageOptions, console_principal, route_of_session
+from gateway.core.messages import MessageOptions, QueueMode, console_principal, route_of_session
 from gateway.core.records import SessionEvent
 from gateway.core.session_folder import SessionFolder
 
@@ -104,10 +104,11 @@ class TabConversation:
             self._on_event(None)
             await asyncio.sleep(_POLL_INTERVAL_S)
 
-    async def say(self, text: str, pasted: list[tuple[int, int]]) -> None:
+    async def say(self, text: str, pasted: list[tuple[int, int]], queue: QueueMode) -> None:
         """Send a message and retry without a connection; it is accepted only once.
 
-        `pasted` are the spans that were not typed. Raises `KoreError`.
+        `pasted` are the spans that were not typed, and `queue` says how a running turn handles it.
+        Raises `KoreError`.
         """
         async with self._speaking:
             await self._ensure_session()
@@ -115,7 +116,7 @@ class TabConversation:
                 text = order.text
                 pasted = [(0, len(text))] if order.foreign_command is not None else []
             mentions = self._builder.mentions(text, pasted)
-            message = self._builder.build(text, mentions, order)
+            message = self._builder.build(text, mentions, order, queue=queue)
             for remark in remarks(mentions) if mentions is not None else ():
                 self.content.say(f"· {remark}")
             try:

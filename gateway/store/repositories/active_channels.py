@@ -4,7 +4,9 @@ Every statement that takes up work uses `run_here`. A row of two asterisks means
 """
 
 from collections.abc import Collection, Mapping
+from typing import get_args
 
+from gateway.core.messages import QueueMode
 from gateway.store.port import Transaction
 
 ALL = (("*", "*"),)
@@ -58,10 +60,14 @@ def set_queues(tx: Transaction, modes: Mapping[str, str]) -> None:
     tx.many("INSERT INTO queue_default (channel, mode) VALUES (?, ?)", modes.items())
 
 
-def queue_default(tx: Transaction, lane: str) -> str:
+def queue_default(tx: Transaction, lane: str) -> QueueMode:
     channel = lane.partition(":")[0]
     row = tx.first("SELECT mode FROM queue_default WHERE channel = ?", (channel,))
-    return row[0] if row else "queue"
+    return as_queue_mode(row[0] if row else None)
+
+
+def as_queue_mode(value: object) -> QueueMode:
+    return next((mode for mode in get_args(QueueMode) if mode == value), "queue")
 
 
 def foreign_channel(tx: Transaction, session: str) -> str | None:

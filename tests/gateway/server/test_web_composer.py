@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from agent.providers.scripted import EchoProvider
 from gateway.core.session_folder import SessionFolder
 from gateway.store.repositories.conversations import session_folders
@@ -55,22 +57,34 @@ async def test_arrow_up_recalls_earlier_messages(tmp_path: Path) -> None:
         assert await page.input_value(BOX) == "three"
 
 
-async def test_message_sent_during_a_turn_is_shown_as_queued(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "bubbles"),
+    [
+        ("Enter", ["one", "long", "<b>next</b>\n\nafter that"]),
+        ("Alt+Enter", ["one", "long", "<b>next</b>", "after that"]),
+    ],
+)
+async def test_message_sent_during_a_turn_waits_below_the_conversation(
+    tmp_path: Path, key: str, bubbles: list[str]
+) -> None:
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await say(page, "one")
         await page.wait_for_selector("article.kore:not(.draft) >> text=re: one")
         await say(page, "long")
         await page.wait_for_selector(".draft")
+        note = "for the running turn" if key == "Enter" else "queued"
         for text in ("<b>next</b>", "after that"):
-            await say(page, text)
+            await page.fill(BOX, text)
+            await page.wait_for_selector(".composer .send:enabled")
+            await page.press(BOX, key)
             await page.wait_for_selector(f".pending >> text={text}")
+        await api.expect(page.locator(".pending p.dim")).to_have_text([note, note])
         assert await page.locator(".pending").count() == 2
         await page.press(BOX, "Escape")
-        await page.wait_for_selector("article.kore:not(.draft) >> text=re: after that")
+        await page.wait_for_selector("article.kore:not(.draft) >> text=after that")
         await api.expect(page.locator(".pending")).to_have_count(0)
-        bubbles = await page.locator(".user .bubble").all_inner_texts()
-        assert bubbles == ["one", "long", "<b>next</b>", "after that"]
+        assert await page.locator(".user .bubble").all_inner_texts() == bubbles
 
 
 async def test_new_command_starts_a_session(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from agent.events import ModelEvent, Steered
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import reply_events
 from agent.types import Message, ToolCall, assistant
-from gateway.core.messages import Sender
+from gateway.core.messages import InboundMessage, MessageOptions, QueueMode, Sender
 from tests.fakes.gated import Gated
 from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
 from tests.gateway.parts import (
@@ -103,6 +104,62 @@ async def test_message_waits_for_its_own_turn_by_default(tmp_path: Path) -> None
         model.let_go(3)
         answers = await parts.platform.answers("1", 2)
         assert answers == ["Let me see.\n\none is done", "two is done"]
+
+
+def screen_message(text: str, queue: QueueMode) -> InboundMessage:
+    return replace(console_message(text), options=MessageOptions(queue=queue))
+
+
+async def test_message_of_a_screen_steers_unless_it_is_queued(tmp_path: Path) -> None:
+    model = Paced(list_dir_reply(), "In green.", "And in blue.")
+    async with running(tmp_path, model) as parts:
+        await accept_messages(parts, console_message("paint it"))
+        await model.wait_for_request(1)
+        await accept_messages(
+            parts,
+            screen_message("rather in green", "steer"),
+            screen_message("then another in blue", "queue"),
+            screen_message("a large one", "steer"),
+        )
+        model.let_go(2)
+        await model.wait_for_request(3)
+        assert model.requests[1].messages[-1].text == "rather in green"
+        assert model.requests[2].messages[-1].text == "then another in blue"
+        assert [m.text for m in model.requests[2].messages if m.role == "user"] == [
+            "paint it",
+            "rather in green",
+            "then another in blue",
+        ]
+        model.let_go()
+
+
+@pytest.mark.parametrize(("chosen", "texts"), [("queue", ["two"]), ("steer", ["two\n\nthree"])])
+async def test_choice_for_a_conversation_precedes_the_habit_of_a_screen(
+    tmp_path: Path, chosen: str, texts: list[str]
+) -> None:
+    model = Paced(list_dir_reply(), "one is done", "two is done", "three is done")
+    async with running(tmp_path, model) as parts:
+        await accept_messages(parts, console_message(f"/queue {chosen}"), console_message("one"))
+        await model.wait_for_request(1)
+        await accept_messages(parts, screen_message("two", "steer"), console_message("three"))
+        model.let_go(2)
+        await model.wait_for_request(3 if chosen == "queue" else 2)
+        assert model.requests[-1].messages[-1].text == texts[-1]
+        model.let_go(2)
+
+
+async def test_steering_messages_after_the_last_call_are_answered_together(tmp_path: Path) -> None:
+    model = Paced("one is done", "both are done")
+    async with running(tmp_path, model) as parts:
+        await accept_messages(parts, console_message("one"))
+        await model.wait_for_request(1)
+        await accept_messages(
+            parts, screen_message("two", "steer"), screen_message("three", "steer")
+        )
+        model.let_go()
+        await model.wait_for_request(2)
+        assert model.requests[1].messages[-1].text == "two\n\nthree"
+        model.let_go()
 
 
 async def test_waiting_messages_are_joined_in_join_mode(

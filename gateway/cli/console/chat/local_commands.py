@@ -73,7 +73,7 @@ CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMA
 KEYS_HELP = (
     ("Enter", mark_for_translation("send")),
     ("Alt-Enter, Ctrl-J", mark_for_translation("new line")),
-    ("Tab", mark_for_translation("accept the suggestion")),
+    ("Tab", mark_for_translation("accept the suggestion; during a turn: send for afterwards")),
     ("Up, Down", mark_for_translation("input history")),
     ("Ctrl-O", mark_for_translation("expand the last result")),
     ("Ctrl-R", mark_for_translation("search the input history")),

@@ -16,7 +16,7 @@ from agent.security.policy.base import is_mode
 from agent.serialization import safe_text
 from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
 from gateway.commands import find_command
-from gateway.core.messages import InboundMessage, Media, MessageOptions, Route, Sender
+from gateway.core.messages import InboundMessage, Media, MessageOptions, QueueMode, Route, Sender
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext
@@ -57,8 +57,14 @@ class MessageBuilder:
         return self.workdir.expand_command(text) if self.workdir is not None else None
 
     def build(
-        self, text: str, mentions: "FileMention | None" = None, order: "UserLine | None" = None
+        self,
+        text: str,
+        mentions: "FileMention | None" = None,
+        order: "UserLine | None" = None,
+        *,
+        queue: QueueMode | None = None,
     ) -> InboundMessage:
+        """Return the message to send; `queue` says how it is handled during a turn."""
         return InboundMessage(
             channel=CHANNEL,
             account=ACCOUNT,
@@ -67,7 +73,9 @@ class MessageBuilder:
             event_id=os.urandom(16).hex(),
             content=safe_text(text),
             received_at=time.time(),
-            options=replace(self.options, **_with(order, self._extras(text, mentions))),
+            options=replace(
+                self.options, queue=queue, **_with(order, self._extras(text, mentions))
+            ),
             media=self._pictures(text, mentions),
             language=current_locale(),
         )

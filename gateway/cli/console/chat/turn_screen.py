@@ -31,7 +31,7 @@ from gateway.commands import command_in
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
-from gateway.core.messages import InboundMessage, console_principal
+from gateway.core.messages import InboundMessage, MessageOptions, QueueMode, console_principal
 from gateway.core.records import Delivered, WatchEvent
 from gateway.presenter.text import complaint
 
@@ -139,17 +139,18 @@ class TurnScreen:
                 yield
             pump.cancel()
 
-    async def submit(self, text: str, line: str = "") -> None:
+    async def submit(self, text: str, line: str = "", queue: QueueMode | None = None) -> None:
         """Send a message of this console; `until_idle` shows its turn.
 
-        `line` is the input if it was typed during another turn.
+        `line` is the input if it was typed during another turn, and `queue` how that turn handles
+        it.
         """
         pasted = self._prompt.pastes.spans(text)
         if (order := self._builder.expand_command(text)) is not None:
             text = order.text
             pasted = [(0, len(text))] if order.foreign_command is not None else []
         mentions = self._builder.mentions(text, pasted)
-        message = self._builder.build(text, mentions, order)
+        message = self._builder.build(text, mentions, order, queue=queue)
         for remark in remarks(mentions) if mentions is not None else ():
             self._view.say(f"· {escape_invisible(remark)}")
         self._pending.add(message, text, line)
@@ -235,12 +236,12 @@ class TurnScreen:
     def take_back(self) -> str:
         return self._approvals.take_back()
 
-    def send(self, text: str) -> None:
+    def send(self, text: str, *, queued: bool = False) -> None:
         if self._approvals.takes_words:
             self._approvals.say(self._prompt.pastes.whole(text))
             self.footer.typed_text = ""
             return
-        self._group.create_task(self._send(text))
+        self._group.create_task(self._send(text, "queue" if queued else "steer"))
 
     def _on_interrupt(self) -> None:
         (self if self._is_live else self._prompt).interrupt()
@@ -259,7 +260,7 @@ class TurnScreen:
         self._approvals.withdraw()
         self._group.create_task(self._stop())
 
-    async def _send(self, line: str) -> None:
+    async def _send(self, line: str, queue: QueueMode) -> None:
         text = self._prompt.pastes.whole(line)
         if text.strip() == "/stop":
             self.interrupt()
@@ -269,7 +270,7 @@ class TurnScreen:
         async with self._sending:
             with self._refusals():
                 try:
-                    outcome = await self._outcome_text(text)
+                    outcome = await self._outcome_text(text, queue)
                 except ConnectionLost:
                     raise
                 except KoreError:
@@ -285,14 +286,14 @@ class TurnScreen:
                         # wait.
                         self._prompt.leave()
                     return
-                await self.submit(text, line)
+                await self.submit(text, line, queue)
 
     @property
     def waiting_lines(self) -> Sequence[str]:
         """Lines that were typed during other work and have not been processed yet."""
         return [*self.queued_commands, *self._typed_lines]
 
-    async def _outcome_text(self, text: str) -> str:
+    async def _outcome_text(self, text: str, queue: QueueMode) -> str:
         """Return a note about the handling of a message that is typed during a turn."""
         if self._command or by_hand(text):
             return f"  ({t('queued')})"
@@ -300,8 +301,10 @@ class TurnScreen:
         command = command_in(text)
         if command and (command.at_once or word == "/stop") and word not in CONSOLE_WORDS:
             return ""
-        if command is None and await self._service.queue_mode(self.lane) == "steer":
-            return f"  ({t('steering')})"
+        if command is None:
+            choice = await self._service.queue_mode(self.lane)
+            if MessageOptions(queue=queue).queue_mode(choice, "queue") == "steer":
+                return f"  ({t('steering')})"
         return f"  ({t('queued')})"
 
     async def _stop(self) -> None:

@@ -14,7 +14,8 @@ from agent.providers.effort import EFFORTS
 from agent.security.policy.base import MODES
 from gateway.cli.console.input.file_index import FileIndex
 from gateway.control.service import Service
-from gateway.core.records import QueueMode, Trace
+from gateway.core.messages import QueueMode
+from gateway.core.records import Trace
 
 _FILE = re.compile(r'(?:^|(?<=[\s(\[{,;:]))@("[^"\n]*|[^\s"]*)$')
 _COMMAND = re.compile(r"/[\w:.-]*")

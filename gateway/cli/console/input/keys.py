@@ -10,7 +10,16 @@ from prompt_toolkit.keys import Keys
 from gateway.cli.console.input.pastes import Pastes
 
 Key = Literal[
-    "text", "enter", "newline", "backspace", "word", "line", "escape", "interrupt", "unfold"
+    "text",
+    "enter",
+    "queue",
+    "newline",
+    "backspace",
+    "word",
+    "line",
+    "escape",
+    "interrupt",
+    "unfold",
 ]
 
 OnKey = Callable[[Key, str], None]
@@ -26,7 +35,7 @@ class KeyHandler(Protocol):
 
     def answer(self, key: str) -> bool: ...
     def take_back(self) -> str: ...
-    def send(self, text: str) -> None: ...
+    def send(self, text: str, *, queued: bool = False) -> None: ...
     def interrupt(self) -> None: ...
     def unfold(self) -> None: ...
     def show_typed(self, text: str) -> None: ...
@@ -35,8 +44,8 @@ class KeyHandler(Protocol):
 class TypeAhead:
     """Input line that is typed while other work fills the screen.
 
-    Enter sends it. Text that is not sent when the turn ends is in `text` and becomes the beginning
-    of the next prompt.
+    Enter sends it, Tab sends it for the time after the running turn. Text that is not sent when the
+    turn ends is in `text` and becomes the beginning of the next prompt.
     """
 
     def __init__(self, taker: KeyHandler) -> None:
@@ -50,7 +59,7 @@ class TypeAhead:
         if key == "unfold":
             self._handler.unfold()
             return
-        if key not in ("enter", "escape"):
+        if key not in ("enter", "queue", "escape"):
             self.text += self._handler.take_back()
         if self._send_answer(key, text):
             return
@@ -62,10 +71,10 @@ class TypeAhead:
 
     def _edit(self, key: Key, text: str) -> None:
         match key:
-            case "enter":
+            case "enter" | "queue":
                 line, self.text = self.text, ""
                 if line.strip():
-                    self._handler.send(line)
+                    self._handler.send(line, queued=key == "queue")
             case "text":
                 self.text = (self.text + text)[:_LIMIT_CHARS]
             case "newline":

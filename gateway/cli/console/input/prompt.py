@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _KEYS: dict[str, Key] = {
     Keys.ControlM: "enter",
     Keys.ControlJ: "newline",
+    Keys.Tab: "queue",
     Keys.ControlH: "backspace",
     Keys.ControlW: "word",
     Keys.ControlU: "line",

@@ -11,7 +11,8 @@ from agent.events import Event, ThinkingDelta, ThinkingEnd
 from agent.providers.effort import EFFORTS
 from agent.records import frozen
 from agent.types import ReasoningEffort
-from gateway.core.records import QueueMode, Trace
+from gateway.core.messages import QueueMode
+from gateway.core.records import Trace
 from gateway.store.port import Transaction
 
 ValueT = TypeVar("ValueT", bound=str)

@@ -4,18 +4,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import get_args
 
 from agent.context.memory_snapshot import MemorySnapshot
 from agent.records import frozen
 from agent.security.taint.taint import BOTH
 from agent.types import Message, Taint, Text
-from gateway.core.messages import ONCE
-from gateway.core.records import QueueMode, SessionInfo, SessionState
+from gateway.core.messages import ONCE, QueueMode
+from gateway.core.records import SessionInfo, SessionState
 from gateway.store.conditions import beginning
 from gateway.store.errors import SealBroken
 from gateway.store.port import Row, Transaction
-from gateway.store.repositories.active_channels import queue_default
 from gateway.store.repositories.codecs import CONTENT, content_of, message_from_row
 from gateway.store.repositories.conversations import (
     choices,
@@ -240,23 +238,20 @@ def note_begun_by(tx: Transaction, session: str, seq: int) -> None:
     tx.run("UPDATE session SET start_command = ? WHERE id = ?", (seq, session))
 
 
-def queue_mode(tx: Transaction, session: str) -> QueueMode:
-    """Return the handling of messages that arrive while a turn runs in this session."""
-    if (mode := choices.load(tx, session).get(choices.QUEUE)) is not None:
-        return mode
-    (home,) = tx.one("SELECT home_lane FROM session WHERE id = ?", (session,))
-    return _default_queue_mode(tx, home)
+def chosen_queue_mode(tx: Transaction, session: str) -> QueueMode | None:
+    """Return the chosen handling of messages that arrive while a turn runs in this session."""
+    return choices.load(tx, session).get(choices.QUEUE)
 
 
-def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode:
-    """Return the queue mode for the session of a lane, which may not have one yet."""
+def queue_mode_of_lane(tx: Transaction, lane: str) -> QueueMode | None:
+    """Return the choice for the session of a lane, which may not have one yet."""
     session = bound_session(tx, lane)
-    return _default_queue_mode(tx, lane) if session is None else queue_mode(tx, session)
+    return None if session is None else chosen_queue_mode(tx, session)
 
 
-def _default_queue_mode(tx: Transaction, lane: str) -> QueueMode:
-    mode = queue_default(tx, lane)
-    return next((option for option in get_args(QueueMode) if option == mode), "queue")
+def home_lane(tx: Transaction, session: str) -> str:
+    (home,) = tx.one("SELECT home_lane FROM session WHERE id = ?", (session,))
+    return str(home)
 
 
 def append_messages(

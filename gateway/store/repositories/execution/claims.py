@@ -11,16 +11,24 @@ from agent.context.memory_snapshot import MemorySnapshot
 from agent.context.project.session_projects import find_repeats
 from agent.records import frozen
 from agent.types import Context, Message, Taint
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, QueueMode
 from gateway.store.conditions import LIVE, RUNNING, WAITING
 from gateway.store.port import Transaction
-from gateway.store.repositories.active_channels import TURN_RUN_HERE
+from gateway.store.repositories.active_channels import (
+    TURN_RUN_HERE,
+    as_queue_mode,
+    queue_default,
+)
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.conversations.choices import QUEUE, StoredChoices
 from gateway.store.repositories.conversations.sessions import SessionRow
 from gateway.store.repositories.delivery import chats, inbox
-from gateway.store.repositories.delivery.inbox import LANE_RUN_HERE, taint_of_quotes
+from gateway.store.repositories.delivery.inbox import (
+    LANE_LIMIT,
+    LANE_RUN_HERE,
+    taint_of_quotes,
+)
 from gateway.store.repositories.execution import subagent_tasks, windows
 
 # A turn that ended the process this often without a new step is given up.
@@ -175,8 +183,7 @@ def claim(
             return claim_at_once(tx, lane, is_command, scope)
         sessions.unbind(tx, lane)
         here = None
-    mode = (here.choices.get(QUEUE) if here else None) or stand.queue_default
-    waiting = inbox.waiting_rows(tx, lane, together=mode != "queue")
+    waiting = _next_rows(tx, lane, here.choices.get(QUEUE) if here else None, stand.queue_default)
     if not waiting:
         return None
     (seq, message), *_ = waiting
@@ -186,6 +193,25 @@ def claim(
         return CommandClaim(seq, message, here.id if here else None)
     reading = _Reading(is_command, compose)
     return _begin(tx, lane, now, _Waiting(waiting, here, stand.has_context), reading, scope)
+
+
+def _next_rows(
+    tx: Transaction, lane: str, choice: QueueMode | None, default: QueueMode
+) -> Sequence[tuple[int, InboundMessage]]:
+    """Return the lane's next message, with those after it that are answered in the same turn."""
+
+    def is_queued(row: tuple[int, InboundMessage]) -> bool:
+        return row[1].options.queue_mode(choice, default) == "queue"
+
+    is_together = (choice or default) != "queue"
+    rows = inbox.waiting_rows(tx, lane, together=is_together)
+    if not rows or (not is_together and is_queued(rows[0])):
+        return rows
+    if not is_together:
+        rows = inbox.waiting_rows(tx, lane, together=True)
+    if len(rows) > LANE_LIMIT:
+        return rows
+    return list(takewhile(lambda row: not is_queued(row), rows)) or rows[:1]
 
 
 @frozen
@@ -384,7 +410,7 @@ class _LaneState:
     """
 
     is_run_here: bool
-    queue_default: str
+    queue_default: QueueMode
     has_context: bool
     turn: _LiveTurn | None
     session: SessionRow | None
@@ -410,7 +436,7 @@ def _lane_state(tx: Transaction, lane: str) -> _LaneState:
     turn, session = row[:_TURN_COLUMNS], row[_TURN_COLUMNS:]
     return _LaneState(
         is_run_here=bool(is_here),
-        queue_default=queue or "queue",
+        queue_default=as_queue_mode(queue),
         has_context=bool(has_context),
         turn=None if turn[0] is None else _LiveTurn(*turn),
         session=None if session[0] is None else sessions.session_row(tx, tuple(session)),
@@ -541,15 +567,16 @@ def join_running_turn(
 ) -> SteeredMessages | None:
     """Add waiting messages to a running turn; returns None when there are none.
 
-    Messages join if the conversation is steered, or if it joins messages and this is a burst before
+    Messages join if they steer, or if the conversation joins messages and this is a burst before
     anything was done; otherwise only reports of its own background commands join. The rows, their
     taint and the history change in this transaction. `results` are those of the last reply's calls
     that are not in the history yet; they come before the messages.
     """
-    mode = sessions.queue_mode(tx, claim.session)
-    if joining.burst and mode != "join":
+    choice = sessions.chosen_queue_mode(tx, claim.session)
+    default = queue_default(tx, sessions.home_lane(tx, claim.session))
+    if joining.burst and (choice or default) != "join":
         return None
-    reports_only = not joining.burst and mode != "steer"
+    wanted_mode: QueueMode = "join" if joining.burst else "steer"
     lane = claim.messages[0].session_key
     bound = sessions.bound_session(tx, lane)
     (runs,) = tx.one(
@@ -565,17 +592,20 @@ def join_running_turn(
         is_of_it = (inbox.session_of_message(message) or bound) == claim.session
         return is_of_it and not joining.is_command(message)
 
+    def has_mode(message: InboundMessage) -> bool:
+        return message.options.queue_mode(choice, default) == wanted_mode
+
     waiting = inbox.waiting_rows(tx, lane, together=True)
-    if reports_only:
+    rows = list(takewhile(lambda row: joins(row[1]) and has_mode(row[1]), waiting))
+    is_steered = bool(rows) and not joining.burst
+    if not rows and not joining.burst:
         rows = [row for row in waiting if row[1].kind == "command_report" and joins(row[1])]
-    else:
-        rows = list(takewhile(lambda row: joins(row[1]), waiting))
     if not rows:
         return None
     messages = [message for _, message in rows]
     for seq, _ in rows:
         tx.run("UPDATE inbox SET turn_id = ? WHERE seq = ?", (claim.turn, seq))
-    new_messages = [*results, joining.compose(messages, steering=mode == "steer")]
+    new_messages = [*results, joining.compose(messages, steering=is_steered)]
     sessions.append_messages(tx, claim.session, claim.turn, new_messages, now)
     taint = joining.taint(messages) | taint_of_quotes(tx, messages)
     sessions.add_taint(tx, claim.session, taint)

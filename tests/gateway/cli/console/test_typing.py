@@ -61,7 +61,7 @@ async def test_long_paste_during_a_turn_is_sent_completely(
         terminal.type("slow\r")
         await terminal.see("working")
         terminal.type(f"\x1b[200~{lines}\x1b[201~\r")
-        await terminal.see("[pasted 30 lines]  (queued)")
+        await terminal.see("[pasted 30 lines]  (steering)")
         terminal.type("\x03")
         await terminal.see("echo: line 0")
     assert await submissions(owner, 2) == ["slow", lines]

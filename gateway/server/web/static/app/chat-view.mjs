@@ -42,17 +42,17 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   }, [talk, talk.isRunning, talk.pending.length])
   const [count, setCount] = useState(PAGE_MESSAGES)
   useEffect(() => setCount(PAGE_MESSAGES), [session])
-  const send = async (text, mode, media) => {
+  const send = async (text, mode, media, queue = "steer") => {
     // This page shows another session by its address.
     if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
     const eventId = newId()
     // Seen at once, also where a session can't be begun until the server is back.
-    addPending(latest.current, { eventId, text })
+    addPending(latest.current, { eventId, text, queue })
     draw()
     try {
       const id = session ?? (await connection.until("create_session", choice.folder ? { folder: choice.folder } : {}))
-      if (id !== session) begin(id, { eventId, text })
-      await connection.until("send_message", { session: id, text, event_id: eventId, mode, media })
+      if (id !== session) begin(id, { eventId, text, queue })
+      await connection.until("send_message", { session: id, text, event_id: eventId, mode, media, queue })
     } catch (error) {
       dropPending(latest.current, eventId)
       say(error)
@@ -96,7 +96,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       ${talk.pending.map(
         (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
           <div class="bubble">${visible(one.text)}</div>
-          <p class="dim">${talk.isRunning || talk.approvals.length ? t("queued") : t("Sending")}</p>
+          <p class="dim">${!talk.isRunning && !talk.approvals.length ? t("Sending") : one.queue === "steer" ? t("for the running turn") : t("queued")}</p>
         </article>`,
       )}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}

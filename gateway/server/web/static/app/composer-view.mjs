@@ -29,7 +29,7 @@ export function Composer({ connection, session, folder, isRunning, send, stop, u
   }, [text])
   const hasProblem = files.some((one) => one.problem)
   const canSend = (text.trim() || files.length > 0) && !hasProblem && !isSending
-  const submit = async (event) => {
+  const submit = async (event, queue) => {
     event?.preventDefault()
     const said = text.trim()
     if (!canSend) return
@@ -37,7 +37,7 @@ export function Composer({ connection, session, folder, isRunning, send, stop, u
     setText("")
     attachments.replace([])
     const media = await Promise.all(files.map((one) => one.sent))
-    const isSent = media.every(Boolean) && (await send(said, mode, media))
+    const isSent = media.every(Boolean) && (await send(said, mode, media, queue))
     setSending(false)
     if (isSent) return
     setText((now) => now || said)
@@ -52,14 +52,14 @@ export function Composer({ connection, session, folder, isRunning, send, stop, u
     if (event.isComposing) return
     // Esc closes the list of choices, and does not stop the turn then.
     if (completion.onKey(event) || recall(event)) return event.stopPropagation()
-    if (event.key === "Enter" && !event.shiftKey) submit(event)
+    if (event.key === "Enter" && !event.shiftKey) submit(event, event.altKey ? "queue" : "steer")
   }
   const cost = usage?.session_cost_usd ?? usage?.cost_usd
-  return html`<form class="composer" onSubmit=${submit} onPaste=${onPaste}>
+  return html`<form class="composer" onSubmit=${(event) => submit(event, "steer")} onPaste=${onPaste}>
     <${DropZone} add=${attachments.add} />
     <div class="column">
       <${Completion} ...${completion} />
-      <textarea rows="1" aria-autocomplete="list" aria-controls=${completion.choices.length ? "completion" : null} aria-activedescendant=${completion.choices.length ? `choice-${completion.at}` : null} ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      <textarea rows="1" aria-autocomplete="list" aria-controls=${completion.choices.length ? "completion" : null} aria-activedescendant=${completion.choices.length ? `choice-${completion.at}` : null} ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Alt+Enter sends for after the running turn, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
       ${files.length > 0 && html`<ul class="files">${files.map((one) => html`<${Attachment} entry=${one} remove=${attachments.remove} />`)}</ul>`}
       <div class="tools">
         <label class="attach" title=${t("Add files")}>

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 23); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 24); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -150,8 +150,8 @@ export type SessionEvent =
 export interface Calls {
   // Store a message and queue it; returns once it is on disk.
   submit: { arguments: { message: InboundMessage }; result: null }
-  // Send a message to a session (None: a new one); returns the session's id once the message is on disk. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers.
-  send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null }; result: string }
+  // Send a message to a session (None: a new one); returns the session's id once the message is on disk. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice.
+  send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null }; result: string }
   // Return the outcome of the message that was sent with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
   // List chat commands and skills, which begin with a slash: `name`, `summary`.
@@ -184,8 +184,8 @@ export interface Calls {
   preview_session: { arguments: { session: string; first: number; last: number }; result: SessionPreview }
   // Return all messages of a session.
   load_messages: { arguments: { session: string }; result: Message[] }
-  // Return how the lane handles a message that arrives during a turn.
-  queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" }
+  // Return the choice for messages that arrive during a turn of the lane, if there is one.
+  queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" | null }
   // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for the home folder).
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
   // Bind a lane to a session (None: a new one); returns the session's id.
@@ -593,6 +593,7 @@ export interface MessageOptions {
   effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | null
   auto?: boolean
   mode?: string | null
+  queue?: "queue" | "join" | "steer" | null
   full_access?: string | null
   allowed_tools?: string[] | null
   disallowed_tools?: string[] | null

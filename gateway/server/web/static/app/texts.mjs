@@ -5,6 +5,7 @@ import { html } from "./html.mjs"
 const WORDS = {
   "Try again": ["重试", "重試"],
   "Suggestions": ["建议", "建議"],
+  "for the running turn": ["将加入当前回合", "將加入目前回合"],
   "queued": ["排队中", "排隊中"],
   "Branch from here": ["从这里分支", "從這裡分支"],
   "Branches": ["分支", "分支"],
@@ -41,7 +42,7 @@ const WORDS = {
   "Day": ["日期", "日期"],
   "Deny": ["拒绝", "拒絕"],
   "Edit files without asking": ["不询问直接编辑文件", "不詢問直接編輯檔案"],
-  "Enter sends, Shift+Enter makes a new line": ["Enter 发送，Shift+Enter 换行", "Enter 傳送，Shift+Enter 換行"],
+  "Enter sends, Alt+Enter sends for after the running turn, Shift+Enter makes a new line": ["Enter 发送，Alt+Enter 在当前回合之后发送，Shift+Enter 换行", "Enter 傳送，Alt+Enter 在目前回合之後傳送，Shift+Enter 換行"],
   "Choose a file.": ["请选择文件。", "請選擇檔案。"],
   "Files": ["文件", "檔案"],
   "Folder": ["文件夹", "資料夾"],

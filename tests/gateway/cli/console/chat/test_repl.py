@@ -246,13 +246,13 @@ async def test_word_typed_at_a_question_approves_nothing(
 async def test_steering_message_is_labelled_and_status_is_not_queued(
     owner: MemoryService, home: Path
 ) -> None:
-    owner.mode = "steer"
     async with kore_agent(home) as terminal:
         await terminal.see(PROMPT)
         terminal.type("slow\r")
         await terminal.see("working")
-        terminal.type("rather green\r/status\r/new\r")
+        terminal.type("rather green\rand then blue\t/status\r/new\r")
         await terminal.see("rather green  (steering)")
+        await terminal.see("and then blue  (queued)")
         await terminal.see("/new  (queued)")
         assert "/status  (queued)" not in terminal.text
 
@@ -262,7 +262,7 @@ async def test_input_typed_during_a_turn_is_kept(owner: MemoryService, home: Pat
         await terminal.see(PROMPT)
         terminal.type("slow\r")
         await terminal.see("working")
-        terminal.type("next one\rhalf a")
+        terminal.type("next one\thalf a")
         await terminal.see("next one  (queued)")
         await terminal.see("half a")
         await terminal.see("1 queued")
