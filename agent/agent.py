@@ -426,6 +426,11 @@ class Agent(Generic[DepsT]):
             async for event in stream:
                 yield event
 
+    @property
+    def mode(self) -> PermissionMode | None:
+        """Permission mode; None if `approve` brings a policy of its own."""
+        return None if isinstance(self._approve, Permissions) or self._full_access else self._mode
+
     def request(
         self, environment: ToolEnvironment, options: RunOptions, **values: Any
     ) -> TurnRequest:

@@ -1,4 +1,4 @@
-"""Contributors to the prompt: background commands, the project, taint, the memory reminder."""
+"""Contributors to the prompt: background commands, the project, taint, plan mode, memory."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -57,6 +57,31 @@ class MemoryReminder:
         budget = measure_context(agent, audience)
         tokens = tokens_of(agent, audience, conversation, budget)
         return tokens >= budget.full_at_tokens * _REMINDER_SHARE
+
+
+@frozen
+class PlanModeNotes:
+    """Implements `PromptContributor` for the beginning and the end of plan mode.
+
+    The newest note in the conversation says what the model knows, also after a restart and after a
+    summary.
+    """
+
+    async def contribute(self, draft: PromptDraft) -> None:
+        if draft.is_resumed or draft.mode is None:
+            return
+        begin, end = (
+            Context(load_prompt(name).strip()) for name in ("plan_mode", "plan_mode_over")
+        )
+        notes = (
+            part
+            for message in reversed(draft.earlier_messages)
+            for part in reversed(message.content)
+            if part in (begin, end)
+        )
+        knows_plan_mode = next(notes, end) == begin
+        if knows_plan_mode != (draft.mode == "plan"):
+            draft.append((end if knows_plan_mode else begin).text)
 
 
 @frozen

@@ -19,6 +19,7 @@ from agent.run.content import Prompt, message_of
 from agent.run.contributors import (
     BackgroundFacts,
     MemoryReminder,
+    PlanModeNotes,
     ProjectNews,
     WorkspaceTaint,
     workspace_taint,
@@ -29,6 +30,7 @@ from agent.run.prompt import PromptContributor, PromptDraft, PromptEntry, compos
 from agent.run.run import Run
 from agent.run.store import HistoryRunStore
 from agent.security.files.folder_identity import FolderIdentity
+from agent.security.policy.base import PermissionMode
 from agent.security.taint.taint import NOTHING, TaintState
 from agent.subagents.handoff import Handoff
 from agent.tools.base import AddedFolders, ToolEnvironment
@@ -59,6 +61,9 @@ class RunningAgent(AgentServices, Protocol):
 
     @property
     def handoff_description(self) -> str: ...
+
+    @property
+    def mode(self) -> PermissionMode | None: ...
 
     @property
     def history(self) -> History: ...
@@ -152,6 +157,7 @@ class LibraryRun:
             audience=replace(_audience(workspace), model=self._options.get("model")),
             upto=store.marker.mark.upto,
             taint=NOTHING.union(*(message.taint for message in conversation.messages)),
+            mode=self._agent.mode,
         )
 
     async def _turn_events(
@@ -289,6 +295,7 @@ def _contributors(agent: RunningAgent) -> list[PromptContributor[PromptDraft]]:
         WorkspaceTaint(agent),
         BackgroundFacts(agent),
         ProjectNews(agent),
+        PlanModeNotes(),
         MemoryReminder(agent),
     ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from agent.context.system_prompt import volatile_facts
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.policy.base import PermissionMode
 from agent.security.taint.taint import NOTHING
 from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Part, Taint, Text
@@ -88,6 +89,8 @@ class PromptDraft:
     reads_workspace: bool = True
     describes_project: bool = True
     may_remember: bool = True
+    # None for sub-agents, whose caller has told them what to do.
+    mode: PermissionMode | None = None
     after_store: list[Callable[[], None]] = field(default_factory=list)
 
     @property

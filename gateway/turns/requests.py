@@ -87,6 +87,7 @@ class TurnRequests:
         audience = self._permissions.audience(message)
         model = message.model or claim.choices.get(MODEL)
         is_subagent = message.kind == "subagent_task"
+        mode = self._permissions.mode(message, claim.mode)
         is_new_request = not claim.resumed and any(map(is_said, claim.messages))
         if is_new_request:
             self._reports.heard_person(claim.session)
@@ -106,7 +107,8 @@ class TurnRequests:
             describes_project=not is_subagent
             and (message.channel != CONSOLE or message.options.in_session_folder),
             # In mode "plan", the memory must not change.
-            may_remember=is_new_request and self._permissions.mode(message, claim.mode) != "plan",
+            may_remember=is_new_request and mode != "plan",
+            mode=None if is_subagent else mode,
         )
 
     async def request(

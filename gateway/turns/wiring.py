@@ -5,7 +5,13 @@ from functools import partial
 
 from agent.agent import Agent
 from agent.records import frozen
-from agent.run.contributors import BackgroundFacts, MemoryReminder, ProjectNews, WorkspaceTaint
+from agent.run.contributors import (
+    BackgroundFacts,
+    MemoryReminder,
+    PlanModeNotes,
+    ProjectNews,
+    WorkspaceTaint,
+)
 from gateway.access.approval_coordinator import ApprovalCoordinator
 from gateway.access.wiring import SecurityContext
 from gateway.config import Settings
@@ -165,6 +171,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
             ServerQuoteReader(agent, permissions),
             SkillCalls(agent, permissions),
             ProjectNews(agent),
+            PlanModeNotes(),
             MemoryReminder(agent),
         ],
         stores=TurnStores(
