@@ -210,3 +210,16 @@ def test_commit_by_a_tainted_command_is_untrusted(repository: Path) -> None:
     news = ProjectContext(repository, origin=origin).news()
     assert news is not None
     assert "untrusted" in news.taint
+
+
+def test_unchanged_files_are_not_read_again(repository: Path, box: Bubblewrap) -> None:
+    """Git reads a file whose metadata differ from its index; in the sandbox, owners may differ."""
+    (repository / ".gitattributes").write_text("*.py filter=x\n")
+    for file in (repository / ".gitattributes", repository / "src" / "a.py"):
+        # A file as young as the index is always read.
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+    _git(repository, "add", ".")
+    _git(repository, "commit", "-m", "second")
+    config = repository / ".git" / "config"
+    config.write_text(config.read_text() + '[filter "x"]\n\tclean = false\n\trequired = true\n')
+    assert "uncommitted changes: none.]" in describe(repository, box)
