@@ -18,6 +18,9 @@ _COPIED = frozenset(
     | {"pull.rebase", "pull.ff", "push.default", "merge.conflictstyle", "diff.algorithm"}
     | {"safe.directory"}
 )
+# For root's sandbox, which shows other owners and inodes than git's index records: without these,
+# git would read every file again.
+_OTHER_OWNERS = (("core.checkstat", "minimal"), ("core.trustctime", "false"))
 _TIMEOUT_S = 2
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
 
@@ -70,7 +73,7 @@ def read_git_defaults(folder: Path | None) -> GitDefaults:
         if key in _COPIED
         for value in (texts if key == "safe.directory" else texts[-1:])
     ]
-    return GitDefaults(tuple(values))
+    return GitDefaults((*_OTHER_OWNERS, *values) if os.geteuid() == 0 else tuple(values))
 
 
 def _list(

@@ -1,5 +1,6 @@
 """The person's git settings and unattended programs in commands of the model."""
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -123,3 +124,22 @@ def test_landlock_shows_the_settings(user: str) -> None:
         lines = ["git commit -qm second --allow-empty && git log -1 --format=%ae"]
         [(code, output)] = run_as(user, place, PROGRAM, {**order, "lines": lines})["results"]
     assert (code, output) == (0, "ada@example.org\n")
+
+
+async def test_status_does_not_read_every_file_again(box: Bubblewrap, call: CallContext) -> None:
+    """The sandbox of root shows other owners than the index records."""
+    file = call.workspace / "a.py"
+    file.write_text("print(1)\n")
+    (call.workspace / ".gitattributes").write_text("*.py filter=x\n")
+    # A file as young as the index is always read.
+    os.utime(file, (1_000_000_000, 1_000_000_000))
+    person = "-c user.name=A -c user.email=a@example.org"
+    for command in (
+        "init -q",
+        "add .",
+        f"{person} commit -qm first",
+        "config filter.x.clean false",
+        "config filter.x.required true",
+    ):
+        subprocess.run(["git", *command.split()], cwd=call.workspace, check=True)
+    assert await run_exec(box, call, "git status --porcelain") == "[exit code 0]"
