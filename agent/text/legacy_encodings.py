@@ -17,6 +17,7 @@ _ENCODINGS = frozenset(
 )
 _LINE_BEYOND_ASCII = re.compile(rb"[^\n]*[\x80-\xff][^\n]*\n?")
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_SHELL_SIGNS = frozenset(b"`|\\")
 _MIN_BYTES = 7
 _MAX_SAMPLE_BYTES = 20_000
 # The best reading must be this many times as likely as the next one.
@@ -60,6 +61,25 @@ def detect_encoding(data: bytes) -> str | None:
         case [(encoding, first), (_, second), *_] if second * _MARGIN < first:
             return encoding
     return None
+
+
+def ambiguous_lines(text: str, encoding: str) -> frozenset[str]:
+    """Return the lines with a character whose bytes include a sign that a shell obeys.
+
+    The second byte of a Chinese or Japanese character may be that of a backtick, while a question
+    shows the character.
+    """
+    if encoding not in _EAST_ASIAN:
+        return frozenset()
+    signs = {char for char in set(text) if not char.isascii() and _has_sign(char, encoding)}
+    return frozenset(line for line in text.split("\n") if not signs.isdisjoint(line))
+
+
+def _has_sign(char: str, encoding: str) -> bool:
+    try:
+        return not _SHELL_SIGNS.isdisjoint(char.encode(encoding))
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_damaged_utf_8(sample: bytes) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.records import frozen
-from agent.text.legacy_encodings import detect_encoding
+from agent.text.legacy_encodings import ambiguous_lines, detect_encoding
 
 MAX_BYTES = 20_000_000
 # Larger files are not compared; at this size a diff takes well under a second.
@@ -39,10 +39,12 @@ class TextFormat:
     """Encoding of a text file, by Python's name, and its byte order mark.
 
     "latin-1" also covers other single-byte encodings that agree with it on the file's content.
+    `ambiguous_lines` are the lines that the file has already (see `legacy_encodings`).
     """
 
     encoding: str = "utf-8"
     byte_order_mark: bytes = b""
+    ambiguous_lines: frozenset[str] = frozenset()
 
     @staticmethod
     def of(data: bytes) -> "TextFormat":
@@ -60,6 +62,12 @@ class TextFormat:
     def encode(self, text: str) -> bytes:
         """Encode text without the mark. Raises `ToolError` for characters outside of the
         encoding."""
+        for line in ambiguous_lines(text, self.encoding) - self.ambiguous_lines:
+            raise ToolError(
+                f"The file is in {self.encoding}, where a character of this line contains the byte "
+                f"of a backtick, a backslash or |, which programs may obey: {line.strip()[:60]!r}. "
+                "Write the line without it, or convert the file to UTF-8 first (iconv)."
+            )
         try:
             return text.encode(self.encoding)
         except UnicodeEncodeError as exc:
@@ -95,7 +103,8 @@ def decode(data: bytes, path: Path) -> Document:
         text = data[len(form.byte_order_mark) :].decode(form.encoding)
     except UnicodeDecodeError as exc:
         if not form.byte_order_mark and (encoding := legacy_encoding(data)):
-            return Document(data.decode(encoding), TextFormat(encoding))
+            text = data.decode(encoding)
+            return Document(text, TextFormat(encoding, b"", ambiguous_lines(text, encoding)))
         line = data.count(b"\n", 0, exc.start) + 1
         raise ToolError(
             f"{path} is not valid {form.encoding} (line {line}), and its encoding is unclear; it "

@@ -18,13 +18,12 @@ from agent.context.project.directory_tree import (
     tree_changes,
 )
 from agent.context.project.pointed_file import PointedFile, read_pointed_file
-from agent.context.project.repository_state import describe_repository, state_files
+from agent.context.project.repository_state import describe_repository
 from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_identity import real_start_folder
 from agent.security.sandbox.base import Sandbox
-from agent.security.taint.file_marks import is_marked
 from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 
@@ -98,8 +97,9 @@ class ProjectContext:
         for folder in dict.fromkeys([*self._own_folders(), *folders]):
             listing = tree(folder, self.shape)
             if self._is_new("" if folder == self.root else str(folder), listing.text):
-                texts.append(self._describe_folder(folder, listing))
-                if self._is_untrusted(folder):
+                text, is_marked = self._describe_folder(folder, listing)
+                texts.append(text)
+                if is_marked or not self.origin.is_own(folder):
                     taint.add("untrusted")
         room, evicted = float(self.limit), 0
         for path in (path for path in pointed if path not in folders):
@@ -144,14 +144,11 @@ class ProjectContext:
             and self._is_new(str(path), repr(self._files[path][0]))
         ]
 
-    def _is_untrusted(self, folder: Path) -> bool:
-        if not self.origin.is_own(folder):
-            return True
-        # A command may have chosen the name of the branch, or the subject of a commit.
-        return folder == self.root and any(map(is_marked, state_files(folder)))
+    def _describe_folder(self, folder: Path, listing: FolderTree) -> tuple[str, bool]:
+        """Return the whole tree, or its changes if they are shorter.
 
-    def _describe_folder(self, folder: Path, listing: FolderTree) -> str:
-        """Return the whole tree, or its changes if they are shorter."""
+        True if untrusted text may have chosen a branch, the subject of a commit or a changed file.
+        """
         before = self._listings.get(folder)
         self._listings[folder] = listing
         text = render_prompt("project_tree", root=folder, tree=listing.text or "(empty)")
@@ -159,9 +156,9 @@ class ProjectContext:
         if lines and len(lines) <= _MAX_CHANGES:
             changes = render_prompt("project_tree_changes", root=folder, changes="\n".join(lines))
             if len(changes) < len(text):
-                return changes
-        state = describe_repository(folder, self.sandbox) if folder == self.root else ""
-        return f"{text}\n{state}" if state else text
+                return changes, False
+        note = describe_repository(folder, self.sandbox) if folder == self.root else None
+        return (text, False) if note is None else (f"{text}\n{note.text}", note.is_marked)
 
     def _own_folders(self) -> Sequence[Path]:
         """Return the root of the project, and the folder where relative paths start."""

@@ -18,6 +18,7 @@ from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.git_layout import OuterStore, find_outer_store
 from agent.security.files.safe_open import read_regular
 from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders, StoreMount
+from agent.security.taint.file_marks import is_marked, is_name_marked
 
 _TIMEOUT_S = 2
 _HEAD_LIMIT_BYTES = 1_000
@@ -27,6 +28,7 @@ _BRANCH_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _MAX_COMMITS = 3
 _MAX_FILES = 10
+_MAX_REFERENCES = 5_000
 _MAX_SUBJECT_CHARS = 72
 _MAX_PATH_CHARS = 120
 # Room for 100,000 changed files of usual length.
@@ -53,30 +55,55 @@ class GitFacts:
     changed_files: Sequence[str]
 
 
-def describe_repository(root: Path, choose_sandbox: Callable[[], Sandbox | None]) -> str:
-    """Return a sentence for the model, or '' outside of a repository. May block briefly."""
+@frozen
+class RepositoryNote:
+    """Sentence about a repository for the model; `is_marked` if untrusted text may be in it."""
+
+    text: str
+    is_marked: bool
+
+
+def describe_repository(
+    root: Path, choose_sandbox: Callable[[], Sandbox | None]
+) -> RepositoryNote | None:
+    """Return a sentence for the model, or None outside of a repository. May block briefly."""
     place = _find_place(root)
     branch = _read_branch(place.own / "HEAD") if place is not None else None
     if place is None or branch is None:
-        return ""
+        return None
     facts = _ask_git(root.resolve(), place, choose_sandbox())
+    # Read last: a command may write while git reads.
+    is_marked = _is_marked(place)
     if facts is None:
-        return render_prompt("project_git_branch", branch=branch)
-    return render_prompt(
+        return RepositoryNote(render_prompt("project_git_branch", branch=branch), is_marked)
+    text = render_prompt(
         "project_git",
         branch=branch,
         main=facts.main_branch or "unknown",
         commits="; ".join(facts.commits) or "none",
         changes=_list_files(facts.changed_files),
     )
+    names = (place.top / file for file in facts.changed_files[:_MAX_FILES])
+    return RepositoryNote(text, is_marked or any(_has_marked_name(name) for name in names))
 
 
-def state_files(root: Path) -> Sequence[Path]:
-    """Return the files that change with the branch and its commits; empty outside a repository."""
-    place = _find_place(root)
-    if place is None:
-        return ()
-    return tuple(filter(os.path.lexists, (place.own / "HEAD", place.own / "logs" / "HEAD")))
+def _is_marked(place: "_Place") -> bool:
+    """Return whether a command with untrusted text may have moved a branch or made a commit.
+
+    A new commit comes with a new value of a reference.
+    """
+    files = [place.own / "HEAD", place.own / "logs" / "HEAD", place.common / "packed-refs"]
+    for folder in (place.common / "refs", place.own / "refs"):
+        for parent, _, names in os.walk(folder):
+            files += [Path(parent, name) for name in names]
+            if len(files) > _MAX_REFERENCES:
+                return True
+    return any(is_marked(file) for file in files if os.path.lexists(file))
+
+
+def _has_marked_name(path: Path) -> bool:
+    # A deleted file is known by git alone.
+    return os.path.lexists(path) and is_name_marked(path)
 
 
 @frozen

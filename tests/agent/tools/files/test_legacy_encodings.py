@@ -77,3 +77,23 @@ def test_doubtful_bytes_are_not_text(data: bytes) -> None:
 def test_unclear_encoding_names_a_way_out() -> None:
     with pytest.raises(ToolError, match="iconv -f ENCODING"):
         decode(b"\xe9\xe9 old", Path("a.c"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "character"), [("gb18030", "乣"), ("big5", "瓩"), ("cp932", "荏"), ("cp932", "表")]
+)
+async def test_character_with_the_byte_of_a_shell_sign_is_not_written(
+    call: CallContext, workspace: Path, encoding: str, character: str
+) -> None:
+    """Shells and compilers read bytes: a question would show a character, and a backtick runs."""
+    path = workspace / "s.sh"
+    text = f"{TEXTS[encoding]}# {character} 1\n"
+    path.write_bytes(text.encode(encoding))
+    new = f"echo {character}id>PWN {character}\nint"
+    arguments = {"path": "s.sh", "old_string": "int total(", "new_string": f"{new} total("}
+    with pytest.raises(ToolError, match="which programs may obey"):
+        await EditFile(ToolSettings()).run(arguments, call)
+    assert path.read_bytes() == text.encode(encoding)
+    arguments = {"path": "s.sh", "old_string": "int total(", "new_string": "int all("}
+    await EditFile(ToolSettings()).run(arguments, call)
+    assert path.read_bytes() == text.replace("int total(", "int all(").encode(encoding)
