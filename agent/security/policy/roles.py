@@ -21,7 +21,7 @@ from agent.security.policy.base import (
     is_server_tool,
 )
 from agent.security.policy.call_effects import CallEffects
-from agent.security.shell.classifier import is_risky
+from agent.security.shell.variables import is_risky
 from agent.types import ToolKind
 
 # Matches every tool that a role does not name.

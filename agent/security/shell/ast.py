@@ -72,7 +72,7 @@ class Script:
     commands connected by `&&`, `||`, `;` and line breaks. `opaque_reason` is a short reason why
     part of it is not understood, or None. `loop_values` maps the variable of each loop to the
     literal values that it takes. `assigned_names` contains the names of all variables that get a
-    value from a loop, an expansion or an expression.
+    value from a loop, an expansion, an expression or a redirection.
     """
 
     text: str = ""

@@ -7,7 +7,7 @@ and the approval.
 
 import re
 from collections.abc import Collection, Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from agent.security.shell.ast import Command, Redirect, Script
@@ -15,7 +15,8 @@ from agent.security.shell.git_safety import is_safe_repository
 from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import STREAMS, PathScope, place_of
 from agent.security.shell.program_arguments import CommandClass, Spec, classify_arguments
-from agent.security.shell.program_table import programs, variables
+from agent.security.shell.program_table import programs
+from agent.security.shell.variables import is_risky, may_set_risky
 from agent.security.shell.words import GLOB
 
 __all__ = ["CommandClass", "classify", "find_blocked_word", "only_reads"]
@@ -27,14 +28,6 @@ WRITES = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 READS = frozenset({"<", "<&"})
 
 TEXT = frozenset({"<<", "<<<", ">&-", "<&-"})
-
-# Variable name at the start of an assignment or of an argument of a setter.
-NAME = re.compile(r"([A-Za-z_]\w*)(?:\[[^=]*\])?\+?(?:=|$)")
-
-# Programs that set variables named by their arguments.
-SETTERS = frozenset(
-    {"read", "printf", "getopts", "unset", "export", "declare", "typeset", "readonly", "local"}
-)
 
 
 def classify_command(command: Command, script: Script, place: PathScope) -> CommandClass:
@@ -50,17 +43,6 @@ def classify_command(command: Command, script: Script, place: PathScope) -> Comm
 def strictest_class(kinds: Iterable[CommandClass]) -> CommandClass:
     classes = set(kinds)
     return "unknown" if "unknown" in classes else "works" if "works" in classes else "reads"
-
-
-@cache
-def is_risky(name: str) -> bool:
-    """Return whether a variable changes which programs run or what they load."""
-    return any(
-        name == risky
-        or (risky[-1] == "*" and name.startswith(risky[:-1]))
-        or (risky[0] == "*" and name.endswith(risky[1:]))
-        for risky in variables()["risky"] | variables()["runs"]
-    )
 
 
 def _redirects(redirect: Redirect, place: PathScope) -> CommandClass:
@@ -84,7 +66,7 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
         spec: Spec | None = {"class": "works"} if place.holds(name) else None
     else:
         spec = programs().get(last)
-    if spec is None or (last in SETTERS and _sets_risky(command)):
+    if spec is None or may_set_risky(command):
         return "unknown"
     first = 1
     while "sub" in spec:
@@ -99,16 +81,6 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
         )
         return "reads" if tame else "works"
     return kind
-
-
-def _sets_risky(command: Command) -> bool:
-    """Return whether a setter sets a risky variable, or a computed one."""
-    for value, source in zip(command.argv[1:], command.words[1:], strict=False):
-        word = source if value is None else value
-        match = NAME.match(word)
-        if is_risky(match[1]) if match else value is None and command.argv[0] != "printf":
-            return True
-    return False
 
 
 def _subcommand(command: Command, spec: Spec, first: int, place: PathScope) -> tuple[int, Spec]:

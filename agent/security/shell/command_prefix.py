@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.approvals import CommandPrefix
 from agent.security.shell.ast import Command, Script
-from agent.security.shell.classifier import SETTERS, classify_command
+from agent.security.shell.classifier import classify_command
 from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import PathScope, place_of
 from agent.security.shell.program_arguments import names_option
@@ -21,8 +21,6 @@ _WILDCARDS = ("*", "?", "[")
 _MAX_GLUED_CHARS = 300
 # More of them would not fit on a button.
 _MAX_PREFIXES = 4
-# Programs that change the shell, and so the commands after them.
-_STATEFUL = SETTERS | {"cd", "set", "shift"}
 
 
 def prefixes_of(
@@ -32,12 +30,12 @@ def prefixes_of(
 
     Its commands, connected by pipes, `&&`, `||`, `;` and line breaks, each have one of the prefixes
     or, if a sandbox confines them, only read. The result is empty if only the exact line may be
-    allowed: a command is not listed, its arguments lead elsewhere, or the line has another
-    structure. May block, because it reads the scripts that the prefixes run.
+    allowed: a command is not listed, its arguments lead elsewhere, or the line sets variables or
+    has another structure. May block, because it reads the scripts that the prefixes run.
     """
     script = parse_script(line)
     place = place_of(script, folder, workspace)
-    if script.opaque_reason is not None or script.pipelines is None or place is None:
+    if script.pipelines is None or place is None or _is_opaque_or_sets_variables(script):
         return ()
     line_prefixes: dict[CommandPrefix, None] = {}
     whereabouts = _Whereabouts(str(folder))
@@ -49,7 +47,7 @@ def prefixes_of(
             whereabouts.move(pipeline.commands[0].argv[1] or "")
             continue
         for command in pipeline.commands:
-            only_reads = _reads(command, script, place) and _keeps_shell(command)
+            only_reads = _needs_no_grant(command, script, place)
             # A command with a prefix reads nothing that the line writes into a pipe.
             if command is not pipeline.commands[0] and not only_reads:
                 return ()
@@ -98,19 +96,30 @@ class _Whereabouts:
         self._visited = tuple(dict.fromkeys([*self._visited, *self._current]))
 
 
+def _is_opaque_or_sets_variables(script: Script) -> bool:
+    """Return whether part of the script is not understood or gives a value to any variable.
+
+    A variable such as PATH changes what the commands after it run.
+    """
+    return (
+        script.opaque_reason is not None
+        or bool(script.assigned_names)
+        or any(command.assignments for command in script.commands)
+    )
+
+
 def _reads(command: Command, script: Script, place: PathScope) -> bool:
     return bool(command.argv) and classify_command(command, script, place) == "reads"
 
 
-def _keeps_shell(command: Command) -> bool:
-    """Return whether a command runs no other, and leaves the shell as it is."""
-    name = command.argv[0]
-    return name not in wrappers() and name not in _STATEFUL and not command.assignments
+def _needs_no_grant(command: Command, script: Script, place: PathScope) -> bool:
+    """Return whether a command only reads, runs no other, and leaves the shell as it is."""
+    return _reads(command, script, place) and command.argv[0] in prefixes().unasked
 
 
 def _prints_only(command: Command) -> bool:
     """Return whether a command reads no input, and writes its output where the line does."""
-    return not command.assignments and all(
+    return all(
         (redirect.op == ">&" and redirect.target in ("1", "2"))
         or (redirect.op in (">", ">>") and redirect.target == "/dev/null")
         for redirect in command.redirects

@@ -40,7 +40,12 @@ EXPANSION = re.compile(
     r"(?:(?:[#%/^,]|:?[-=+?]|:(?=[\s\d-]))[^'\"`\\{}]*)?\}"
 )
 ASSIGNERS = frozenset({"read", "mapfile", "readarray", "printf", "getopts"})
+DECLARERS = frozenset({"export", "declare", "typeset", "readonly", "local"})
 NAMES = re.compile(r"[A-Za-z_]\w*")
+# A redirection that stores the number of its file descriptor in a variable: `{x}>file`.
+STORES_DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)(?:\[[^{}\s]*\])?\}[<>&]")
+# A test of a variable whose name is more than a literal; the shell evaluates a subscript in it.
+TESTS_VARIABLE = re.compile(r"""(?<!\S)["']?-[vR]["']?\s+(?!\w+\s)""")
 # Patterns for expansions and expressions that set variables, and for the names of these variables.
 SETS = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*0-9]+\])?:?=(.*)\}", re.DOTALL)
 CHANGES = re.compile(r"=|\+\+|--")
@@ -93,6 +98,7 @@ class ScriptVisitor:
         self._number_of: dict[SyntaxNode, int] = {}
         self._connected: list[SyntaxNode] = []
         self._source = text.encode()
+        self.sets.update(STORES_DESCRIPTOR.findall(text.replace("\\\n", "")))
         tree = syntax_tree(self._source, budget)
         if tree is None:
             self.opaque = "it could not be parsed"
@@ -227,6 +233,10 @@ class ScriptVisitor:
         elif not ASSIGNERS.isdisjoint(command.argv[:3]):
             for word in command.argv[1:]:
                 self._assigns(word or "", None)
+        elif program in DECLARERS:
+            for word in command.argv[1:]:
+                name, _, value = (word or "").partition("=")
+                self._assigns(name.removesuffix("+"), value)
         if command.words[1:] and any(r.op.startswith("&>") for r in command.redirects):
             # In a shell without `&>`, the command ends here and another one begins.
             self.scripts.append(" ".join(command.words[1:]))
@@ -318,6 +328,8 @@ class ScriptVisitor:
         first = children[0].type
         if first in ("[", "[["):
             self.commands.append(Command((first, None), (first, ""), text=text_of(node)))
+        if first == "[" and TESTS_VARIABLE.search(text_of(node)):
+            self._doubt("it evaluates text as an expression")
         if first in ("[[", "(("):
             self._compute(node)
             inner = text_of(node)[2:-2]

@@ -169,7 +169,8 @@ class PrefixTable:
     """Commands that may be allowed with any arguments.
 
     A prefix is a program in `alone`, or a program with one of its subcommands in `sub`, plus
-    another word if the first two are in `deeper`. A program must not have its `forbid` options, nor
+    another word if the first two are in `deeper`. A program in `unasked` needs no prefix if it only
+    reads. A program must not have its `forbid` options, nor
     a command its `forbid_after`; a program in `options` accepts no others before "--". A command in
     `remote` accepts no word with a colon and no repository folder. A word that begins with "@" is a
     name only for programs in `at_names`. The `text` options of a command take text, not a path.
@@ -177,6 +178,7 @@ class PrefixTable:
 
     alone: frozenset[str]
     sub: Mapping[str, frozenset[str]]
+    unasked: frozenset[str]
     deeper: frozenset[str]
     remote: frozenset[str]
     at_names: frozenset[str]
@@ -193,6 +195,7 @@ def prefixes() -> PrefixTable:
     return PrefixTable(
         frozenset(table["alone"].split()),
         {name: frozenset(words.split()) for name, words in sub.items()},
+        frozenset(table["unasked"].split()),
         frozenset(table["deeper"]),
         frozenset(table["remote"]),
         frozenset(table["at_names"]),

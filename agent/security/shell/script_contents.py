@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 from agent.records import frozen
 from agent.security.shell.ast import Command, Script
-from agent.security.shell.classifier import SYSTEM_FOLDERS, WRITES, classify_command, is_risky
+from agent.security.shell.classifier import SYSTEM_FOLDERS, WRITES, classify_command
 from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import STREAMS, PathScope, place_of
 from agent.security.shell.program_arguments import CommandClass
@@ -22,6 +22,7 @@ from agent.security.shell.program_table import (
     programs,
     script_runners,
 )
+from agent.security.shell.variables import is_risky
 
 # Files that Python and node run when they are given a folder.
 _MAIN = ("__main__.py", "index.js")

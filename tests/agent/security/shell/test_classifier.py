@@ -273,6 +273,65 @@ def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
     assert kind_of(command, workspace, network=True) == "unknown"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        # Arithmetic, expansions, loops and redirections.
+        ": $((PATH=5))", ": $[PATH=5]", ": $((HOME++))", ": ${PATH:=5}", ": ${GIT_DIR=5}",
+        "((LD_PRELOAD=5))", "for PATH in 5; do ls; done", "for ((PATH=5;;)); do ls; done",
+        "echo ${X: PATH=5}", "echo ${X:0:PATH=5}", ": {PATH}>/dev/null", "echo {HOME}</dev/null",
+        "ls {PATH}>&1", ": {PATH}\\\n>/dev/null", ": {PATH[0]}>/dev/null",
+        "declare 'x=PATH=5'; : $((x))", "read x < src/a.py; : $((x))",
+        # Builtins that set variables or remove them.
+        "wait -p PATH", "wait -pPATH", "wait -np PATH", "wait $X", 'wait "$X"', "wait *",
+        "wait -n $X", "sleep 1 & wait -p PATH; git status", "builtin wait -p PATH",
+        "printf -v PATH 5", "printf -vPATH 5", "printf -v A -v PATH 5", "printf $X",
+        "printf \"$A\" \"$B\" 5", "printf -v $X 5", "printf *", "printf $(cat src/a.py) 5",
+        "printf {-vPATH,5}", "command printf -v PATH 5", "printf \"\\\n-vPATH\" \"$X\"",
+        "read PATH", "read -r PATH < src/a.py", "read -aPATH < src/a.py", "read -ra PATH",
+        "read -raPATH < src/a.py", "read *", "read $X", "echo 5 | read HOME",
+        "getopts x PATH", "mapfile PATH", "mapfile -t HOME < src/a.py", "let PATH=5",
+        "export PATH=5", "export 'GIT_DIR=x'", "export *", "export $X", "export -n HOME",
+        "declare -x BASH_ENV=a", "declare $X", "typeset PATH=5", "readonly HOME", "local PATH=5",
+        "unset HOME", "unset -v GIT_CONFIG_NOSYSTEM", "unset P*", "unset $X",
+        # Commands that turn arguments into variables or clear them.
+        "set -k", "set -o keyword", "set -ek", "set -eo keyword", "set $X", "set -e $X", "set *",
+        "set -k; git status GIT_CONFIG_GLOBAL=a", "set -o $X", "set - -k",
+        "env PATH=5 ls", "env -i git status", "env - git status", "env -u PATH git status",
+        "env -uHOME git status", "env --unset=GIT_CONFIG_NOSYSTEM git status",
+        "env --ignore-environment ls", "exec -c git status", "time PATH=5 ls",
+        # The name of a tested variable is an expression.
+        'test -v "$X"', '[ -v "$X" ]', "[ ! -v $X ]",
+        # Before commands that work without a question.
+        "PYTHONPATH=. python3 - <<E\nE", ": $((PYTHONPATH=5)); python3 - <<E\nE",
+        "read NODE_OPTIONS < a; node -e 1", "wait -p HOME; git checkout -b x",
+        ": {GIT_DIR}>/dev/null; git checkout -b x", "export GIT_DIR; git checkout -b x",
+        "wait -p PATH; find . | xargs cat", "find . | PATH=. xargs cat",
+        "find . | xargs env PATH=. ls",
+        "printf -vPATH 5; curl localhost:1", "read CURL_HOME; curl localhost:1",
+        ": ${http_proxy:=5}; curl localhost:1",
+    ],
+)  # fmt: skip
+def test_line_that_may_set_a_risky_variable_is_unknown(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace, network=True) == "unknown"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "set -euo pipefail; ls", "set -ex", "set -- $X; ls", "set +e", "wait", "wait $!; ls",
+        "wait 5", "wait %1", "wait -n", "ls & wait $!", "printf '%s\\n' a \"$X\"",
+        'printf "a: $X"', "printf %s $X", "printf -v line x", "printf -- a", "printf '*'",
+        "read -r line < src/a.py", "while read -r a b; do echo $a; done < src/a.py",
+        "export FOO=1 BAR=$X", "declare -a list", "local x=$1", "unset x", "x=1; : $((x+=1))",
+        "env -u FOO ls", "env FOO=1 ls *.py | cat", "test -f src/a.py && ls", "[ -v FOO ]",
+        '[ -n "$X" ]', "awk '{print $1}' < src/a.py", "exec ls", "x=a; echo ${x:0:1} ${x: -1}",
+    ],
+)  # fmt: skip
+def test_line_that_sets_other_variables_keeps_its_class(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) in ("reads", "works")
+
+
 def test_paths_are_relative_to_the_folder_of_the_command(workspace: Path) -> None:
     assert kind_of("cat ../README.md", workspace, "src") == "reads"
     assert kind_of("cat ../../x", workspace, "src") == "unknown"

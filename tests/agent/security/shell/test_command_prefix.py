@@ -1,12 +1,13 @@
 """Commands that may be allowed with any arguments, and lines that must never match."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from agent.approvals import CommandPrefix
 from agent.security.shell.command_prefix import prefixes_of
-from agent.security.shell.program_table import interpreters, prefixes, wrappers
+from agent.security.shell.program_table import interpreters, prefixes, programs, wrappers
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,20 @@ UNSAFE_LINES = [
     "cd link && git commit", "cd $X && git commit", "cd .git && git commit", "pushd sub; git push",
     "cd sub | git commit", "cd sub > out && git commit", "cd bare/../.. && git commit",
     "cd sub && git push ../bare",
+    ": $((GIT_CONFIG_SYSTEM=5)) && git commit", ": $((PATH=5)) && npm test",
+    "echo $((HOME=5)) && git commit", "echo $[PATH=5]; git commit", "echo ${PATH:=5}; git commit",
+    "echo ${X=5}; git commit", "echo {PATH}>/dev/null; git commit", "echo $((X++)); git commit",
+    "git commit {PATH}>/dev/null; git push", "for X in a; do ls; done; git commit",
+    "wait -p PATH; git commit", "wait -pPATH; git commit", "wait; git commit", "wait $X; npm test",
+    "getopts x PATH; git commit", "mapfile PATH < a; git commit", "readarray X < a; git commit",
+    "printf -vPATH 5; git commit", "printf x; git commit", "read -aPATH < a; git commit",
+    "let PATH=5; git commit", "((PATH=5)); git commit", "hash -p ./evil git; git commit",
+    "enable -f ./evil x; git commit", "set -k; git commit GIT_DIR=x", "shopt -s x; git commit",
+    "trap ls DEBUG; git commit", "exit; git commit", ": && git commit", "type x; git commit",
+    "command -v x; git commit", "times; git commit", "ulimit -n 5; git commit",
+    "umask 0; git commit", "test -v X; git commit", "declare X; npm test", "local X; npm test",
+    "exec ls; git commit", "builtin echo; git commit", "X=5; npm test", "X=5 ls; npm test",
+    "ls | X=5 cat; npm test", "find . -name x; git commit",
     # Input from a pipe, and output to a file.
     "cat a | git commit -F -", "ls | npm test", "git log | tee a", "git log | cat > a",
     "git commit | xargs ls", "find . -name x | xargs git add", "git commit &> out",
@@ -202,6 +217,15 @@ def test_prefix_is_bound_to_the_scripts_it_runs(tmp_path: Path) -> None:
         ("cat <<E && git push\nx\nE", "", ""),
         ("git push\ngit push origin x", "git push *", "git push *"),
         ("git log | head -3", "", "git log *, head *"),
+        ("pwd && git commit -m x", "git commit *", ""),
+        ("true; echo a; test -f x || npm test", "npm test *", ""),
+        (
+            "git status && git diff && git commit",
+            "git commit *",
+            "git status *, git diff *, git commit *",
+        ),
+        ("cat a | grep x | sort | uniq -c; npm test", "npm test *", ""),
+        ("sed -n 1,5p a && git push", "git push *", ""),
     ],
 )
 def test_each_command_of_a_line_only_reads_or_has_a_prefix(
@@ -238,6 +262,18 @@ def test_prefix_is_bound_to_the_scripts_of_each_possible_folder(
         for prefix in prefixes_of("npm test", tmp_path / folder, tmp_path, is_confined=True)
     ]
     assert list(prefixes_of(line, tmp_path, tmp_path, is_confined=True)) == bound
+
+
+def test_commands_that_need_no_grant_leave_the_shell_as_it_is() -> None:
+    listed = prefixes().unasked
+    builtins = set(
+        subprocess.run(
+            ["bash", "-c", "compgen -b"], check=True, text=True, capture_output=True
+        ).stdout.split()
+    )
+    assert listed & builtins == {"echo", "true", "false", "pwd", "test"}
+    assert listed.isdisjoint(wrappers())
+    assert listed <= programs().keys()
 
 
 def test_wrappers_and_interpreters_have_no_prefix() -> None:
