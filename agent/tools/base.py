@@ -12,6 +12,7 @@ from agent.events import Event
 from agent.providers.usage import UsageMeter
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
+from agent.security.files.reading_rights import ReadingRights
 from agent.security.policy.base import Decision, Deletion, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.taint.origin import TrustedOrigins
@@ -267,6 +268,13 @@ class CommandFiles(Protocol):
 
     def readable(self) -> Sequence[Path]:
         """Return the real files and folders that every command can read. Blocks."""
+        ...
+
+    def rights(self, path: Path) -> ReadingRights | None:
+        """Return the rights of commands for a real path outside the workspace.
+
+        None if commands have the same user as Kore, and for a path that they cannot see. Blocks.
+        """
         ...
 
     def temporary(self) -> "TemporaryFolder | None":

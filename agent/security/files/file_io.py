@@ -15,7 +15,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Literal, TypeVar
@@ -25,6 +25,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.paths import folded_path
 from agent.security.files.quarantine import quarantine_created
+from agent.security.files.reading_rights import ReadingRights
 from agent.security.files.safe_open import LISTED, open_folder_beneath, refuse_kernel_view
 
 T = TypeVar("T")
@@ -51,12 +52,12 @@ async def in_thread(work: Callable[[], T]) -> T:
         raise
 
 
-def read(path: Path, limit_bytes: int) -> bytes:
-    """Return all bytes of a regular file.
+def read(path: Path, limit_bytes: int, rights: ReadingRights | None = None) -> bytes:
+    """Return all bytes of a regular file; with `rights`, of one that their user can read.
 
     Raises ToolError, also for a file over the limit.
     """
-    with _readable(path) as file:
+    with _readable(path, rights) as file:
         data = file.read(limit_bytes + 1)
         if len(data) > limit_bytes:
             size = max(os.fstat(file.fileno()).st_size, len(data))
@@ -102,10 +103,12 @@ def copy(path: Path, target: BinaryIO, limit_bytes: int) -> tuple[int, bytes]:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[BinaryIO]:
-    with explain_errors(path), open_folder_beneath(path.parent) as folder:
+def _readable(path: Path, rights: ReadingRights | None = None) -> Iterator[BinaryIO]:
+    with explain_errors(path), _open_folder(path.parent, rights) as folder:
         _regular(path.name, folder)
         with open(_open_plain_file(path.name, folder, os.O_RDONLY), "rb") as file:
+            if rights is not None:
+                rights.check_file(file.fileno())
             info = os.fstat(file.fileno())
             if info.st_nlink > 1 and not info.st_mode & stat.S_IROTH:
                 raise ToolError(
@@ -115,14 +118,19 @@ def _readable(path: Path) -> Iterator[BinaryIO]:
             yield file
 
 
-def kind(path: Path) -> Literal["file", "folder"] | None:
+def _open_folder(path: Path, rights: ReadingRights | None) -> AbstractContextManager[int]:
+    return open_folder_beneath(path) if rights is None else rights.open_folder(path)
+
+
+def kind(path: Path, rights: ReadingRights | None = None) -> Literal["file", "folder"] | None:
     """Return the kind of file at `path`, or None if it does not exist.
 
-    Special files count as "file"; opening them raises the error.
+    With `rights`, their user must be able to get there. Special files count as "file"; opening them
+    raises the error.
     """
     with explain_errors(path):
         try:
-            with open_folder_beneath(path.parent) as folder:
+            with _open_folder(path.parent, rights) as folder:
                 mode = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None

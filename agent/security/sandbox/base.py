@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, open_folder
+from agent.security.files.reading_rights import ReadingRights
 from agent.security.local_services import LocalService
 from agent.security.sandbox.command_report import ReportPipe
 from agent.security.sandbox.git_defaults import GitDefaults
@@ -240,6 +241,22 @@ class ShowsFolders(Protocol):
 
     def showing(self, folders: tuple[Path, ...]) -> Sandbox:
         """Return the same sandbox with additional folders."""
+        ...
+
+
+@runtime_checkable
+class RunsAsOtherUser(Protocol):
+    """Optional capability of a sandbox: commands of root run as a user without privileges."""
+
+    def reading_rights(self, path: Path, workspace: Path) -> ReadingRights | None:
+        """Return the rights of commands for a real path of `readable_files`.
+
+        None if commands have the same user as Kore, or for another path.
+        """
+        ...
+
+    def rights_in_temporary(self, folder: Path) -> ReadingRights | None:
+        """Return the rights of commands in their folder for temporary files, in the same way."""
         ...
 
 

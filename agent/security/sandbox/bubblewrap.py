@@ -13,6 +13,7 @@ from typing import ClassVar
 from agent.errors import ToolError
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
+from agent.security.files.reading_rights import ReadingRights
 from agent.security.files.safe_open import open_folder_beneath
 from agent.security.sandbox import cgroup, environment, idmapped_mounts, orphan_processes
 from agent.security.sandbox.base import Limits, SandboxCommand, SpawnSpec, with_parent_watch
@@ -27,7 +28,7 @@ from agent.security.sandbox.seccomp.bpf import (
 )
 from agent.security.sandbox.session_network import SessionNetwork
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
-from agent.security.sandbox.unprivileged_user import USER, is_root
+from agent.security.sandbox.unprivileged_user import ROOT, USER, is_root
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - private to each command or session
 _HOME = f"{environment.TEMPORARY}/home"
@@ -108,6 +109,21 @@ class Bubblewrap:
     def readable_files(self, workspace: Path) -> tuple[Path, ...]:
         with self._toolchains.open_caches(workspace) as caches:
             return environment.readable_files((*self._visible, *caches))
+
+    def reading_rights(self, path: Path, workspace: Path) -> ReadingRights | None:
+        if not self.runs_as_root:
+            return None
+        with self._toolchains.open_caches(workspace) as caches:
+            mapped_places = environment.real_places((*self._visible, *caches))
+        mounts = [ReadingRights(place, USER) for place in environment.readable_files()]
+        # In these mounts, root's files belong to the user.
+        mounts += [ReadingRights(place, ROOT) for place in mapped_places]
+        candidates = [rights for rights in mounts if path.is_relative_to(rights.place)]
+        # Of equal paths, the later mount covers the earlier one.
+        return max(reversed(candidates), key=lambda rights: len(rights.place.parts), default=None)
+
+    def rights_in_temporary(self, folder: Path) -> ReadingRights | None:
+        return ReadingRights(folder, ROOT) if self.runs_as_root else None
 
     @contextmanager
     def prepare(self, job: SandboxCommand) -> Iterator[SpawnSpec]:

@@ -70,7 +70,11 @@ def readable_files(further: Iterable[Path] = ()) -> tuple[Path, ...]:
 
     A link is left out: it is shown as a link, and its target only where that is shown, too.
     """
-    paths = (*readable_programs(further), *map(Path, configuration()))
+    return real_places((*readable_programs(further), *map(Path, configuration())))
+
+
+def real_places(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the real paths of the existing files and folders that are no links themselves."""
     real_paths = (
         Path(os.path.realpath(path)) for path in paths if path.exists() and not path.is_symlink()
     )

@@ -4,6 +4,7 @@ import os
 
 # An unused ID, above the ranges of services, containers and subordinate users.
 USER = 1_900_000_000
+ROOT = 0
 
 
 def is_root() -> bool:

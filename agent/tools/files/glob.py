@@ -61,15 +61,16 @@ class Glob:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         folder = self._scope.find(args.get("path") or ".", call, "read")
-        if await file_io.in_thread(lambda: file_io.kind(folder)) != "folder":
+        rights = self._scope.rights(folder, call)
+        if await file_io.in_thread(lambda: file_io.kind(folder, rights)) != "folder":
             raise ToolError(f"{folder} is not a folder; pass the folder to search as path.")
         glob = FilePattern(inside(args["pattern"], folder))
-        sight = VisibleFiles(self._scope, call, folder)
+        sight = VisibleFiles(self._scope, call, folder, rights)
         seeker = SearchBackend(folder, sight.root, self._program and ripgrep(sight.root))
 
         def work() -> tuple[list[Path], int]:
             with closing(seeker.files()) as names:
-                return _newest(_find_paths(names, glob, sight))
+                return _newest(_find_paths(names, glob, sight), sight)
 
         paths, count = await run_search(seeker, work, TIMEOUT_S)
         return self._render(paths, count, sight, args["pattern"], seeker)
@@ -116,7 +117,7 @@ def _find_paths(names: Iterator[str], glob: FilePattern, sight: VisibleFiles) ->
             yield path
 
 
-def _newest(paths: Iterator[Path]) -> tuple[list[Path], int]:
+def _newest(paths: Iterator[Path], sight: VisibleFiles) -> tuple[list[Path], int]:
     """Return the newest paths, sorted by name at equal age, and the total count.
 
     If a folder is replaced with a link during the search, its names do not exist at that place.
@@ -131,12 +132,12 @@ def _newest(paths: Iterator[Path]) -> tuple[list[Path], int]:
             yield -changed_at(path), str(path)
 
     newest = [Path(path) for _, path in heapq.nsmallest(MAX_FILES, aged())]
-    there = list(filter(_is_there, newest))
+    there = [path for path in newest if _is_there(path, sight)]
     return there, count - (len(newest) - len(there))
 
 
-def _is_there(path: Path) -> bool:
+def _is_there(path: Path, sight: VisibleFiles) -> bool:
     try:
-        return file_io.kind(path) == "file"
+        return file_io.kind(path, sight.rights) == "file"
     except ToolError:
         return False

@@ -127,12 +127,13 @@ class Grep:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args.get("path") or ".", call, "read")
-        kind = await file_io.in_thread(lambda: file_io.kind(path))
+        rights = self._scope.rights(path, call)
+        kind = await file_io.in_thread(lambda: file_io.kind(path, rights))
         if kind is None:
             raise ToolError(f"{path} does not exist.")
         folder = path if kind == "folder" else path.parent
         options = _parse_options(args, folder, "" if kind == "folder" else path.name)
-        sight = VisibleFiles(self._scope, call, folder)
+        sight = VisibleFiles(self._scope, call, folder, rights)
         seeker = SearchBackend(folder, sight.root, self._program and ripgrep(sight.root))
         matches, note = await self._search(seeker, options, sight)
         note = "\n".join(filter(None, [_skipped_text(matches.skipped), note]))
@@ -177,7 +178,7 @@ class Grep:
         for name, group in groupby(candidates, lambda candidate: candidate.path):
             is_named = bool(options.query.name)
             path = sight.find_named(name) if is_named else sight.find(name, options.glob)
-            text = lines(path) if path is not None else None
+            text = lines(path, sight.rights) if path is not None else None
             if path is None or text is None:
                 continue
             hits = [n for n, candidate_text in ((line.number, line.text) for line in group)
@@ -211,7 +212,7 @@ def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
     """Yield the files that are too large to search, with their sizes."""
     if name := options.query.name:
         path = sight.find_named(name)
-        if path is not None and lines(path) is None:
+        if path is not None and lines(path, sight.rights) is None:
             size = size_of(path)
             reason = f"{size / 1e6:.0f} MB" if size > MAX_BYTES else "no text"
             yield f"{sight.display_path(path)} ({reason})"

@@ -10,7 +10,11 @@ from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt
 from agent.security.files import file_io
-from agent.security.files.safe_open import LISTED, open_folder_beneath, open_subfolder
+from agent.security.files.reading_rights import (
+    ReadingRights,
+    open_listed,
+    open_listed_subfolder,
+)
 from agent.security.taint.file_marks import FolderTimes, is_name_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
@@ -64,12 +68,13 @@ class ListDir:
         return await file_io.in_thread(lambda: self._listing(path, depth, call))
 
     def _listing(self, path: Path, depth: int, call: CallContext) -> ToolResult:
-        if (kind := file_io.kind(path)) != "folder":
+        rights = self._scope.rights(path, call)
+        if (kind := file_io.kind(path, rights)) != "folder":
             what = "is a file; use read_file" if kind else "does not exist"
             raise ToolError(f"{path} {what}.")
         lines: list[str] = []
         room = self._limit_bytes
-        walk = _ListWalk(self._scope.hidden_test(call))
+        walk = _ListWalk(self._scope.hidden_test(call), rights)
         for line in walk.lines(path, depth):
             room -= len(line.encode("utf-8", "replace")) + 1
             if len(lines) >= MAX_ENTRIES or room < 0:
@@ -86,13 +91,14 @@ class _ListWalk:
     `is_marked`: a name may be a stranger's text.
     """
 
-    def __init__(self, is_hidden: Hidden) -> None:
+    def __init__(self, is_hidden: Hidden, rights: ReadingRights | None) -> None:
         self.is_marked = False
         self._times: FolderTimes = {}
         self._is_hidden = is_hidden
+        self._rights = rights
 
     def lines(self, folder: Path, depth: int) -> Iterator[str]:
-        with file_io.explain_errors(folder), open_folder_beneath(folder, flags=LISTED) as fd:
+        with file_io.explain_errors(folder), open_listed(folder, self._rights) as fd:
             yield from self._entries(folder, fd, depth, "")
 
     def _entries(self, folder: Path, fd: int, depth: int, indent: str) -> Iterator[str]:
@@ -113,7 +119,7 @@ class _ListWalk:
 
     def _inner(self, folder: Path, above: int, depth: int, indent: str) -> Iterator[str]:
         try:
-            fd = open_subfolder(folder.name, above, flags=LISTED)
+            fd = open_listed_subfolder(folder.name, above, self._rights)
         except OSError as exc:
             yield f"{indent}… (cannot be listed: {(exc.strerror or 'gone').lower()})"
             return

@@ -97,10 +97,11 @@ class ReadFile:
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         path = self._scope.find(args["path"], call, "read")
+        rights = self._scope.rights(path, call)
         # Before the file is read, so that a change in between is noticed later.
         view_stamp = stamp(path)
         try:
-            data = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES))
+            data = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES, rights))
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
         if media_type := sniff_image_type(data[:16]):

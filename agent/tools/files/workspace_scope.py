@@ -27,6 +27,7 @@ from agent.security.files.paths import (
     user_inbox_dir,
 )
 from agent.security.files.private_places import private_place
+from agent.security.files.reading_rights import ReadingRights, open_listed
 from agent.security.policy.base import Deletion
 from agent.security.policy.roles import in_paths
 from agent.security.shell.deletions import DeletionTargets
@@ -176,6 +177,18 @@ class WorkspaceScope:
         missing = FolderAccess(_folder_around(real), is_written)
         return _located(real, missing.path, access, missing)
 
+    def rights(self, path: Path, call: CallContext) -> ReadingRights | None:
+        """Return the rights with which a call may read a real path; None for those of Kore.
+
+        A file outside the workspace that no person has added is read as commands read it. Blocks.
+        """
+        restrict = self.settings.restrict_to_workspace
+        if not restrict or call.shared_files is None or path.is_relative_to(call.workspace):
+            return None
+        if any(folder.covers(FolderAccess(path)) for folder in call.folders):
+            return None
+        return call.shared_files.rights(path)
+
     def find_entry(self, path: str, call: CallContext) -> Path:
         """Return the path to move or delete: for a link the link itself, whose folder then counts.
 
@@ -191,8 +204,9 @@ class WorkspaceScope:
         folder = next(parent for parent in path.parents if parent.is_dir())
         name = path.relative_to(folder).parts[0]
         is_hidden = self.hidden_test(call)
+        rights = self.rights(folder, call)
         try:
-            with os.scandir(folder) as entries:
+            with open_listed(folder, rights) as descriptor, os.scandir(descriptor) as entries:
                 names = [
                     entry.name
                     for entry in islice(entries, _MAX_SCANNED)
@@ -413,15 +427,24 @@ _PATH_BYTES = 4_095
 class VisibleFiles:
     """Visibility of the files below `folder`, which is real and checked.
 
-    Kore's own folder is omitted unless it was requested.
+    Kore's own folder is omitted unless it was requested, and so are files in folders that the user
+    of `rights` cannot list.
     """
 
-    def __init__(self, scope: WorkspaceScope, call: CallContext, folder: Path) -> None:
+    def __init__(
+        self,
+        scope: WorkspaceScope,
+        call: CallContext,
+        folder: Path,
+        rights: ReadingRights | None = None,
+    ) -> None:
         self.root = call.workspace
         self.folder = folder
         self._start = call.base
         self._paths = call.paths
         self._is_closed = scope.closed(call)
+        self.rights = rights
+        self._can_list = None if rights is None else cache(rights.can_list)
         self._ignores = Ignores(self.root, folder, _bytes)
         # A file was omitted because its path is longer than any system call accepts.
         self.is_cut = False
@@ -434,6 +457,8 @@ class VisibleFiles:
         if glob is not None and not glob.matches(parts):
             return None
         if ".." in parts or hidden_character(name) or self._ignores.hides(parts):
+            return None
+        if self._can_list is not None and not self._can_list((self.folder / name).parent):
             return None
         return self.find_named(name)
 
@@ -455,10 +480,10 @@ class VisibleFiles:
         return os.path.relpath(path, self._start) if path.is_relative_to(self.root) else str(path)
 
 
-def lines(path: Path) -> list[str] | None:
+def lines(path: Path, rights: ReadingRights | None = None) -> list[str] | None:
     """Return the lines of a text file; None if it is unreadable, for example binary."""
     try:
-        data = file_io.read(path, MAX_BYTES)
+        data = file_io.read(path, MAX_BYTES, rights)
     except ToolError:
         return None
     return searchable(data)

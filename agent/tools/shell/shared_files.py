@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 
 from agent.records import frozen
+from agent.security.files.reading_rights import ReadingRights
 from agent.security.sandbox import environment
-from agent.security.sandbox.base import KeepsHome, Sandbox, ShowsFolders
+from agent.security.sandbox.base import KeepsHome, RunsAsOtherUser, Sandbox, ShowsFolders
 from agent.tools.base import TemporaryFolder
 from agent.tools.shell.session_space import SessionSpaces
 
@@ -28,6 +29,14 @@ class SandboxFiles:
         if isinstance(self.sandbox, ShowsFolders):
             return self.sandbox.readable_files(self.workspace)
         return ()
+
+    def rights(self, path: Path) -> ReadingRights | None:
+        if not isinstance(self.sandbox, RunsAsOtherUser):
+            return None
+        temporary = self.temporary()
+        if temporary is not None and path.is_relative_to(temporary.path):
+            return self.sandbox.rights_in_temporary(temporary.path)
+        return self.sandbox.reading_rights(path, self.workspace)
 
     def temporary(self) -> TemporaryFolder | None:
         if not isinstance(self.sandbox, KeepsHome):
