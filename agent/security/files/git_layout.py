@@ -24,7 +24,10 @@ class TooManyFolders(Exception):
 
 def resembles_store(folder: Path) -> bool:
     """Return whether git may take a folder for a store; what it takes for one is protected."""
-    return os.path.lexists(folder / "HEAD") and os.path.lexists(folder / "objects")
+    # `commondir` says where its objects are, if not here. HEAD may be a link that leads nowhere.
+    return os.path.lexists(folder / "HEAD") and any(
+        os.path.lexists(folder / name) for name in ("objects", "commondir")
+    )
 
 
 def is_store(folder: Path) -> bool:

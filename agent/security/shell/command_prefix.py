@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.approvals import CommandPrefix
 from agent.security.shell.ast import Command, Script
 from agent.security.shell.classifier import classify_command
+from agent.security.shell.git_safety import is_in_bare_repository
 from agent.security.shell.parser import parse_script
 from agent.security.shell.path_scope import PathScope, place_of
 from agent.security.shell.program_arguments import names_option
@@ -35,7 +36,7 @@ def prefixes_of(
     """
     script = parse_script(line)
     place = place_of(script, folder, workspace)
-    if script.pipelines is None or place is None or _is_opaque_or_sets_variables(script):
+    if script.pipelines is None or place is None or not _keeps_settings(script, place):
         return ()
     line_prefixes: dict[CommandPrefix, None] = {}
     whereabouts = _Whereabouts(str(folder))
@@ -96,15 +97,17 @@ class _Whereabouts:
         self._visited = tuple(dict.fromkeys([*self._visited, *self._current]))
 
 
-def _is_opaque_or_sets_variables(script: Script) -> bool:
-    """Return whether part of the script is not understood or gives a value to any variable.
+def _keeps_settings(script: Script, place: PathScope) -> bool:
+    """Return whether the programs of a script run with the settings that they always have.
 
-    A variable such as PATH changes what the commands after it run.
+    False if part of the script is not understood, if it gives a value to any variable, such as
+    PATH, and if git may take one of its folders for a bare repository with its own configuration.
     """
     return (
-        script.opaque_reason is not None
-        or bool(script.assigned_names)
-        or any(command.assignments for command in script.commands)
+        script.opaque_reason is None
+        and not script.assigned_names
+        and not any(command.assignments for command in script.commands)
+        and not any(is_in_bare_repository(each, place.root) for each in place.folders)
     )
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from pathlib import Path
 
+from agent.security.files.git_layout import resembles_store
 from agent.security.files.safe_open import read_regular
 
 MAX_BYTES = 65_536
@@ -78,13 +79,25 @@ def is_safe_repository(folder: str, root: str) -> bool:
     elsewhere, and for a bare repository, which plain files could imitate. Both paths are real.
     """
     while folder == root or folder.startswith(root + "/"):
-        if os.path.exists(f"{folder}/HEAD") and os.path.exists(f"{folder}/objects"):
+        if resembles_store(Path(folder)):
             return False
         git = f"{folder}/.git"
         if os.path.lexists(git):
             return _is_safe_store(git)
         folder = os.path.dirname(folder)
     return True
+
+
+def is_in_bare_repository(folder: str, root: str) -> bool:
+    """Return whether git may take `folder`, or one above it up to `root`, for a bare repository.
+
+    Plain files can make one, with a configuration that names programs. Both paths are real.
+    """
+    while folder == root or folder.startswith(root + "/"):
+        if resembles_store(Path(folder)):
+            return True
+        folder = os.path.dirname(folder)
+    return False
 
 
 def is_plain_configuration(path: str | Path) -> bool:

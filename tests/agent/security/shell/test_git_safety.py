@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.shell.git_safety import is_plain_configuration, is_plain_text
+from agent.security.shell.command_prefix import prefixes_of
+from agent.security.shell.git_safety import (
+    is_in_bare_repository,
+    is_plain_configuration,
+    is_plain_text,
+    is_safe_repository,
+)
 
 LINES = (
     ["init", "-q", "new"],
@@ -94,3 +100,34 @@ def test_only_small_regular_files_are_plain(tmp_path: Path) -> None:
     for file in (pipe, link, large, tmp_path):
         assert not is_plain_configuration(file), file
     assert is_plain_configuration(tmp_path / "missing")
+
+
+@pytest.mark.programs("git")
+@pytest.mark.parametrize("layout", ["plain", "head is a link", "objects elsewhere"])
+def test_folder_that_git_takes_for_a_bare_repository_is_not_safe(
+    layout: str, tmp_path: Path
+) -> None:
+    folder, store = tmp_path / "sub", tmp_path / "store"
+    folder.mkdir()
+    if layout == "head is a link":
+        (folder / "HEAD").symlink_to("refs/heads/main")
+    else:
+        (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    if layout == "objects elsewhere":
+        (folder / "commondir").write_text("../store\n")
+    else:
+        store = folder
+    (store / "objects").mkdir(parents=True)
+    (store / "refs").mkdir()
+    (store / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+    (folder / "deep").mkdir()
+    words = ["git", "-C", "sub/deep", "rev-parse", "--is-bare-repository"]
+    answer = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert answer.stdout == "true\n"
+    for inside in (folder, folder / "deep"):
+        assert is_in_bare_repository(str(inside), str(tmp_path))
+        assert not is_safe_repository(str(inside), str(tmp_path))
+        assert prefixes_of("git commit", inside, tmp_path, is_confined=True) == ()
+    for line in ("cd sub && git commit", "cd sub/deep && npm test", "cd sub || git commit"):
+        assert prefixes_of(line, tmp_path, tmp_path, is_confined=True) == ()
+    assert prefixes_of("git commit", tmp_path, tmp_path, is_confined=True)
