@@ -22,6 +22,10 @@ _TEXT_START = re.compile(r"""%|"?(?:[^\s"'$`\\{*?\[~-]|\\[^\n])""")
 
 _LAST_JOB = ("$!", '"$!"')
 
+# Words of a test that are one number, and quoted ones that are one word.
+_TESTED_NUMBERS = frozenset({"$?", "$#", "$$", "$!"})
+_TESTED_TEXT = re.compile(r'"(?:[^"@\\]|\\.)*"')
+
 _MAX_OPTION_CHARS = 100
 
 _Word = tuple[str | None, str]
@@ -41,13 +45,16 @@ def is_risky(name: str) -> bool:
 def may_set_risky(command: Command) -> bool:
     """Return whether the arguments of a command may set or remove a risky variable.
 
-    A word that the shell computes, or that a file pattern matches, may be an option that sets any
+    `test -v` counts, because it evaluates its operand as an expression, which may set one. A word
+    that the shell computes, or that a file pattern matches, may be an option that sets any
     variable.
     """
     words = list(zip(command.argv[1:], command.words[1:], strict=True))
     match command.program:
         case "printf":
             return _printf_may_set_risky(words)
+        case "test":
+            return _test_may_evaluate(words)
         case "set":
             return any(_is_computed(word) for word in _before_end(words))
         case "wait":
@@ -107,4 +114,17 @@ def _printf_may_set_risky(words: Iterable[_Word]) -> bool:
             return False
         if _names_risky(name):
             return True
+    return False
+
+
+def _test_may_evaluate(words: Iterable[_Word]) -> bool:
+    """Return whether words that the shell computes may be `-v` with an operand."""
+    follows_computed = False
+    for value, source in words:
+        if value is not None and not is_pattern(source):
+            follows_computed = False
+        elif source not in _TESTED_NUMBERS:
+            if follows_computed or not _TESTED_TEXT.fullmatch(source):
+                return True
+            follows_computed = True
     return False

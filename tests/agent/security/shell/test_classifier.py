@@ -301,6 +301,7 @@ def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
         "env -uHOME git status", "env --unset=GIT_CONFIG_NOSYSTEM git status",
         "env --ignore-environment ls", "exec -c git status", "time PATH=5 ls",
         # The name of a tested variable is an expression.
+        "test *", "test $X", "test $X = a", 'test "$@"', "test \"$A\" \"$B\"", "test ?v a",
         'test -v "$X"', '[ -v "$X" ]', "[ ! -v $X ]",
         # Before commands that work without a question.
         "PYTHONPATH=. python3 - <<E\nE", ": $((PYTHONPATH=5)); python3 - <<E\nE",
@@ -324,6 +325,7 @@ def test_line_that_may_set_a_risky_variable_is_unknown(command: str, workspace: 
         'printf "a: $X"', "printf %s $X", "printf -v line x", "printf -- a", "printf '*'",
         "read -r line < src/a.py", "while read -r a b; do echo $a; done < src/a.py",
         "export FOO=1 BAR=$X", "declare -a list", "local x=$1", "unset x", "x=1; : $((x+=1))",
+        'test -n "$X"', 'test "$X" = "$Y"', "test $? -eq 0", "test $# -gt 1", "test a = '*'",
         "env -u FOO ls", "env FOO=1 ls *.py | cat", "test -f src/a.py && ls", "[ -v FOO ]",
         '[ -n "$X" ]', "awk '{print $1}' < src/a.py", "exec ls", "x=a; echo ${x:0:1} ${x: -1}",
     ],

@@ -72,7 +72,8 @@ UNSAFE_LINES = [
     "enable -f ./evil x; git commit", "set -k; git commit GIT_DIR=x", "shopt -s x; git commit",
     "trap ls DEBUG; git commit", "exit; git commit", ": && git commit", "type x; git commit",
     "command -v x; git commit", "times; git commit", "ulimit -n 5; git commit",
-    "umask 0; git commit", "test -v X; git commit", "declare X; npm test", "local X; npm test",
+    "umask 0; git commit", "test -v X; git commit", "test *; git commit",
+    "test $X; git commit", "declare X; npm test", "local X; npm test",
     "exec ls; git commit", "builtin echo; git commit", "X=5; npm test", "X=5 ls; npm test",
     "ls | X=5 cat; npm test", "find . -name x; git commit",
     # Input from a pipe, and output to a file.
