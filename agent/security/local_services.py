@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import field
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -33,22 +34,29 @@ _HOST_BY_ADDRESS = {
     "0" * 32: "127.0.0.1",
     "0" * 24 + "01000000": "::1",
 }
+_MAX_LINKS = 40
 _PORT = re.compile(r"(?<![\d.])\d{4,5}(?![\d.]*\d)", re.ASCII)
 _PATH = re.compile(r"/[\w./+@-]*[\w+@-]", re.ASCII)
 _MAX_NAMED = 3
 _MAX_PATHS = 200
 
 
+class ReplacedSocketError(ConnectionRefusedError):
+    """Another socket is now in the place of the one that was allowed."""
+
+
 @frozen
 class LocalService:
     """Service at a port of a loopback address, or at the Unix socket `path`.
 
-    Its text is `127.0.0.1:5432`, `[::1]:5432` or `unix:/run/docker.sock`.
+    Its text is `127.0.0.1:5432`, `[::1]:5432` or `unix:/run/docker.sock`. `identity` is the device
+    and inode of the only socket that may be at the path, if this matters.
     """
 
     host: str = ""
     port: int = 0
     path: Path | None = None
+    identity: tuple[int, int] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> "LocalService":
@@ -74,11 +82,33 @@ class LocalService:
         return cls(host, port)
 
     def resolved(self) -> "LocalService":
-        """Return the service with the real path of its socket. May block.
+        """Return the service with the real path of its socket. Raises `ValueError`. May block."""
+        if self.path is None:
+            return self
+        return LocalService(path=_socket_path(os.path.realpath(self.path)))
 
-        A text that a person has seen is resolved once, before it is shown.
+    def pinned(self, writable: Iterable[Path]) -> "LocalService":
+        """Return the service with the real path and the identity of its socket. May block.
+
+        Call it once, before the service is judged and shown: a link or a socket may be replaced
+        afterwards. Commands can change the real folders `writable`; a link there, or no socket
+        there, raises `ValueError`.
         """
-        return self if self.path is None else LocalService(path=Path(os.path.realpath(self.path)))
+        if self.path is None:
+            return self
+        folders = tuple(writable)
+        path = _socket_path(str(_real_path(self.path, folders)))
+        service = LocalService(path=path)
+        try:
+            with service.open_socket() as descriptor:
+                status = os.fstat(descriptor)
+        except OSError as exc:
+            if any(map(path.is_relative_to, folders)):
+                raise ValueError(
+                    f"{service} is not a socket, and commands can write to its folder."
+                ) from exc
+            return service  # it may be started later
+        return LocalService(path=path, identity=(status.st_dev, status.st_ino))
 
     @contextmanager
     def open_socket(self) -> Iterator[int]:
@@ -91,8 +121,11 @@ class LocalService:
             flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(self.path.name, flags, dir_fd=folder)
         try:
-            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISSOCK(status.st_mode):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "not a socket")
+            if self.identity not in (None, (status.st_dev, status.st_ino)):
+                raise ReplacedSocketError(errno.ECONNREFUSED, "another socket")
             yield descriptor
         finally:
             os.close(descriptor)
@@ -122,6 +155,33 @@ def _socket_path(text: str) -> Path:
     if len(os.fsencode(text)) > _MAX_PATH_BYTES or any(mark in text for mark in " ,"):
         raise ValueError(f"{text[:60]!r} is too long for a Unix socket, or contains a space.")
     return Path(text)
+
+
+def _real_path(path: Path, writable: tuple[Path, ...]) -> Path:
+    """Follow the links of a path, except in the `writable` folders. Raises `ValueError`."""
+    real, links = Path("/"), 0
+    pending = [*reversed(path.parts[1:])]
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            real = real.parent
+            continue
+        try:
+            target = os.readlink(real / name)
+        except OSError:
+            real /= name
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise ValueError(f"{_UNIX}{path} leads through too many links.")
+        if any(map(real.is_relative_to, writable)):
+            raise ValueError(
+                f"{_UNIX}{path} leads through the symbolic link {real / name}, which commands can"
+                " change; name the path of the socket itself."
+            )
+        real = Path("/") if target.startswith("/") else real
+        pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+    return real
 
 
 def split_services(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[LocalService, ...]]:

@@ -13,6 +13,7 @@ from agent.providers.usage import UsageMeter
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.reading_rights import ReadingRights
+from agent.security.local_services import LocalService
 from agent.security.policy.base import Decision, Deletion, ToolRequest
 from agent.security.redaction import Redactor
 from agent.security.taint.origin import TrustedOrigins
@@ -319,10 +320,11 @@ class CallContext:
     that it shows must match each of `paths`, which are globs. `record` records resources that a
     call reaches while it runs, and raises `KoreError` if the record cannot be stored. `changes`
     records changes of files for undo. `tell` shows an event to the screens, which may miss it.
-    `read_only` is the value of the call's plan. `resumed`: the call was prepared before a restart
-    or a person's answer. Without `may_write`, commands may not change files. `is_allowed`: a person
-    allowed this call or its prefix. `shared_files` are those of commands; None if there are none.
-    `folder_access` is the one that a person allowed for this call.
+    `plan` is the call's plan after it was judged: `run` uses what it names, because the disk may
+    have changed since. `resumed`: the call was prepared before a restart or a person's answer.
+    Without `may_write`, commands may not change files. `is_allowed`: a person allowed this call or
+    its prefix. `shared_files` are those of commands; None if there are none. `folder_access` is the
+    one that a person allowed for this call.
     """
 
     call: ToolCall
@@ -335,7 +337,7 @@ class CallContext:
     record: Record = _record_nothing
     changes: Recorder = field(default_factory=Recorder)
     tell: Callable[[Event], Awaitable[None]] = _to_nobody
-    read_only: bool = False
+    plan: "EffectPlan | None" = None
     resumed: bool = False
     may_write: bool = True
     is_allowed: bool = False
@@ -422,17 +424,19 @@ class EffectPlan(VisibleEffects):
     `reads` lists files and folders that would be shown, `changes` existing files that would be
     changed, `creates` new files, `executables` programs in `creates`, and `deletion` the files that
     undo would bring back. `hosts` are the machines that would be reached; `network` is the part of
-    them that a person has to allow. `read_only`: the command would run with a read-only workspace;
-    `CallContext` passes this to `run`. `outside_reason` is the reason to run it outside of the
-    sandbox. In the `writable_folders`, changes count as changes of the workspace.
-    `has_own_network`: it reaches nothing but commands of its conversation at 127.0.0.1.
-    `is_recipient_trusted`: the owner trusts the recipient with private data.
+    them that a person has to allow, and `services` are the local services in `network`, with the
+    identities of their sockets. `read_only`: the command would run with a read-only workspace.
+    `outside_reason` is the reason to run it outside of the sandbox. In the `writable_folders`,
+    changes count as changes of the workspace. `has_own_network`: it reaches nothing but commands of
+    its conversation at 127.0.0.1. `is_recipient_trusted`: the owner trusts the recipient with
+    private data. `CallContext` passes the plan to `run`.
     """
 
     reads: tuple[Path, ...] = ()
     changes: tuple[Path, ...] = ()
     creates: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
+    services: tuple[LocalService, ...] = ()
     read_only: bool = False
     outside_reason: str | None = None
     has_own_network: bool = False

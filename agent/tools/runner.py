@@ -198,10 +198,7 @@ class ToolRunner:
             await on_start()
             # Run as judged: the current state of the disk might be judged differently.
             context = replace(
-                context,
-                read_only=plan.read_only,
-                is_allowed=is_allowed,
-                folder_access=plan.folder_access,
+                context, plan=plan, is_allowed=is_allowed, folder_access=plan.folder_access
             )
             # Before as well as after the call: background work may end meanwhile.
             brings |= self.toolbox.background_taint(context.workspace)

@@ -13,6 +13,7 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from agent.errors import KoreError, ToolError
@@ -186,6 +187,10 @@ class EgressGrant:
     limits: ProxyLimits = field(default_factory=ProxyLimits)
     services: tuple[LocalService, ...] = ()
     own: OwnServices = field(default_factory=OwnServices)
+
+    def socket_at(self, path: Path) -> LocalService | None:
+        """Return the service whose Unix socket has this path, or None."""
+        return next((service for service in self.services if service.path == path), None)
 
 
 # "host:port", whether it will be reached, and the reason. A `KoreError` prevents the connection.

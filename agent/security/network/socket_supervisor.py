@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agent.records import frozen
-from agent.security.local_services import LocalService
+from agent.security.local_services import LocalService, ReplacedSocketError
 from agent.security.network.proxy_connection import ProxyRefusal, ProxySession
 from agent.security.sandbox.landlock.call_broker import (
     ANSWER,
@@ -122,12 +122,15 @@ class SocketSupervisor:
     async def _reach(self, own: socket.socket, path: Path) -> None:
         """Connect a socket to the service at this real path, and record it. Raises `OSError`."""
         session = self._session
-        service = LocalService(path=path)
-        if service not in session.grant.services:
+        service = session.grant.socket_at(path)
+        if service is None:
             raise PermissionError(errno.EPERM, "not granted")
         try:
             await session.check_service(service)
-            await self._in_thread(_connect, own, service)
+            try:
+                await self._in_thread(_connect, own, service)
+            except ReplacedSocketError as exc:
+                raise ProxyRefusal(403, "its socket was replaced after it was allowed") from exc
             # The program learns of the connection only after this.
             await session.record_service(service)
         except ProxyRefusal as exc:

@@ -47,32 +47,37 @@ _MAX_HOSTS = 8
 
 
 def wanted_hosts(
-    words: Sequence[str], limit: tuple[str, ...] | None, own: OwnServices
-) -> tuple[str, ...]:
-    """Return the hosts and local services in their canonical form.
+    words: Sequence[str],
+    limit: tuple[str, ...] | None,
+    own: OwnServices,
+    writable: Sequence[Path],
+) -> dict[str, LocalService | None]:
+    """Return the hosts and local services by their canonical form. May block.
 
-    `limit` is the role's; no service may be one of Kore's `own`. Raises `ToolError`.
+    `limit` is the role's; no service may be one of Kore's `own`. Commands can change the folders
+    `writable`. Raises `ToolError`.
     """
     if len(words) > _MAX_HOSTS:
         raise ToolError(f"network lists {len(words)} hosts; the limit is {_MAX_HOSTS}.")
-    hosts = []
+    hosts: dict[str, LocalService | None] = {}
     for word in words:
-        host = _service(word, own) if names_service(word) else _host(word)
+        service = _service(word, own, writable) if names_service(word) else None
+        host = _host(word) if service is None else str(service)
         if limit is not None and not in_hosts(host, limit):
             raise ToolError(f"The role does not let commands reach {host}.")
-        hosts.append(host)
-    return tuple(dict.fromkeys(hosts))
+        hosts[host] = service
+    return hosts
 
 
-def _service(word: str, own: OwnServices) -> str:
+def _service(word: str, own: OwnServices, writable: Sequence[Path]) -> LocalService:
     """Return a local service in its canonical form. Raises `ToolError`."""
     try:
-        service = LocalService.parse(word).resolved()
+        service = LocalService.parse(word).pinned(writable)
     except ValueError as exc:
         raise ToolError(f"network: {exc}") from exc
     if (objection := own.objection(service)) is not None:
         raise ToolError(objection)
-    return str(service)
+    return service
 
 
 def _host(word: str) -> str:
@@ -168,17 +173,24 @@ class Exec:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Declare the exact command; its confinement decides which hosts it can reach."""
-        line = self._line(args, call)
+        line = self._line(args, replace(call, plan=None))
+        if line.outside_reason is None:
+            requested = await asyncio.to_thread(self._network, args, call)
+            line = replace(line, network=tuple(requested))
+        else:
+            requested = {}
         line = replace(line, read_only=self._commands.is_read_only(line))
         deletion = None if line.is_frozen else await asyncio.to_thread(self._deletion, line)
         has_own_network = await asyncio.to_thread(self._commands.has_own_network, line)
+        network = self._commands.unsettled_hosts(line)
         return EffectPlan(
             command=line.command,
             folder=line.folder,
             hosts=self._commands.hosts(line),
             read_only=line.read_only,
             outside_reason=line.outside_reason,
-            network=self._commands.unsettled_hosts(line),
+            network=network,
+            services=tuple(service for name in network if (service := requested[name]) is not None),
             has_own_network=has_own_network,
             deletion=deletion,
         )
@@ -187,7 +199,7 @@ class Exec:
         self, plan: EffectPlan, args: Mapping[str, Any], call: CallContext
     ) -> EffectPlan:
         """Return the plan with the scripts of the command, its home and its confinement."""
-        line = self._line(args, replace(call, read_only=plan.read_only))
+        line = self._line(args, replace(call, plan=plan))
         contents = await asyncio.to_thread(line.contents)
         home = await asyncio.to_thread(self._commands.home, line)
         return replace(
@@ -369,37 +381,51 @@ class Exec:
         return replace(result, for_model="\n".join(hints))
 
     def _line(self, args: Mapping[str, Any], call: CallContext) -> CommandLine:
-        workdir = args.get("workdir") or "."
-        command, folder = _command(args), self._scope.find(workdir, call)
-        if not folder.is_dir():
-            raise ToolError(f"workdir {workdir!r} is not a folder.")
-        background = args.get("background") is True
-        outside_reason = self._outside_reason(args, call)
+        """Return the command as its plan names it. Raises `ToolError`.
+
+        Without a plan, nothing was judged yet, and it reaches no further hosts.
+        """
+        command, plan = _command(args), call.plan or EffectPlan()
         return CommandLine(
             command,
-            folder,
+            self._folder(args, call),
             call,
-            background,
-            read_only=call.read_only,
-            outside_reason=outside_reason,
-            network=() if outside_reason is not None else self._network(args, call),
+            args.get("background") is True,
+            read_only=plan.read_only,
+            outside_reason=self._outside_reason(args, call),
+            network=plan.network,
+            services=plan.services,
         )
 
-    def _network(self, args: Mapping[str, Any], call: CallContext) -> tuple[str, ...]:
+    def _folder(self, args: Mapping[str, Any], call: CallContext) -> Path:
+        """Return the real working folder. Raises `ToolError`."""
+        workdir = args.get("workdir") or "."
+        folder = self._scope.find(workdir, call)
+        if not folder.is_dir():
+            raise ToolError(f"workdir {workdir!r} is not a folder.")
+        planned = None if call.plan is None else call.plan.folder
+        if planned not in (None, folder):
+            raise ToolError(f"workdir {workdir!r} now leads to another folder: call exec again.")
+        return folder
+
+    def _network(
+        self, args: Mapping[str, Any], call: CallContext
+    ) -> dict[str, LocalService | None]:
         """Return the hosts that the command needs beyond the hosts of the settings.
 
-        Return none if no sandbox restricts the network. Raises `ToolError`.
+        Return none if no sandbox restricts the network. Raises `ToolError`. May block.
         """
         words = str(args.get("network") or "").replace(",", " ").split()
         if not words or not self._commands.confines:
-            return ()
+            return {}
         if not call.owner:
             raise ToolError("Only the owner's conversations can ask for network access.")
         if args.get("background") is True:
             raise ToolError(
                 "network cannot be combined with background: run it without background."
             )
-        return wanted_hosts(words, call.hosts, self._settings.own_services)
+        writable = self._commands.changeable_folders(call)
+        return wanted_hosts(words, call.hosts, self._settings.own_services, writable)
 
     def _outside_reason(self, args: Mapping[str, Any], call: CallContext) -> str | None:
         """Return the reason to run the command outside of the sandbox.

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -21,9 +22,10 @@ from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
 from agent.security.files.folder_identity import FolderIdentity, is_in_place
+from agent.security.files.git_layout import find_outer_store
 from agent.security.files.private_places import private_place
 from agent.security.files.quarantine import CreatedFiles
-from agent.security.local_services import split_services
+from agent.security.local_services import LocalService, split_services
 from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.proxy_connection import EgressGrant
 from agent.security.network.urls import shared_hosts
@@ -94,7 +96,7 @@ class CommandLine:
     who types (`SandboxCommand`); `is_typed`: a person typed the command. A `read_only` command was
     judged to be read-only and gets a read-only workspace; so does a command whose call may not
     write. With an `outside_reason` it runs without the sandbox, and with a `network` it also
-    reaches these hosts: a person has agreed.
+    reaches these hosts: a person has agreed. `services` are the local services of its `network`.
     """
 
     command: str
@@ -105,6 +107,7 @@ class CommandLine:
     read_only: bool = False
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
+    services: tuple[LocalService, ...] = ()
     terminal: int | None = None
     is_typed: bool = False
 
@@ -421,6 +424,19 @@ class SandboxedCommands:
             return workspace
         return (*workspace, self._spaces.folder(line.call.session))
 
+    def changeable_folders(self, call: CallContext) -> tuple[Path, ...]:
+        """Return the real folders of the machine that tools of this conversation can change.
+
+        May block.
+        """
+        space = self._spaces.existing_folder(call.session)
+        store = find_outer_store(call.workspace) if call.owner else None
+        folders = [call.workspace, *([] if space is None else [space])]
+        folders += [access.path for access in call.folders if access.is_writable]
+        if store is not None:
+            folders += [store.common, store.own]
+        return tuple(Path(os.path.realpath(folder)) for folder in folders)
+
     def _meter(
         self, line: CommandLine, tainting: TaintingCommand | None
     ) -> AbstractAsyncContextManager[CommandMeter | None]:
@@ -500,6 +516,9 @@ class SandboxedCommands:
             yield None
             return
         hosts, services = split_services(reachable)
+        # These name the sockets themselves, those of the settings only the paths.
+        judged = {service: service for service in line.services}
+        services = tuple(judged.get(service, service) for service in services)
         call = line.call
 
         async def record(where: str, allowed: bool, reason: str) -> None:

@@ -15,7 +15,7 @@ from agent.security.taint.file_marks import is_name_marked
 from agent.security.taint.origin import TrustedOrigins
 from agent.security.taint.taint import UNTRUSTED
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.base import CallContext, EffectPlan, ToolEnvironment
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
@@ -48,7 +48,7 @@ async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
 
 async def test_misjudged_read_only_command_cannot_write(box: Bubblewrap, call: CallContext) -> None:
     (call.workspace / "file").write_text("old")
-    wrong = replace(call, read_only=True)
+    wrong = replace(call, plan=EffectPlan(read_only=True))
     process = await tool(box).run(
         {"command": "echo x >$TMPDIR/y; cat $TMPDIR/y; echo x >file"}, wrong
     )
@@ -62,7 +62,7 @@ async def test_misjudged_background_command_cannot_write(
 ) -> None:
     exec_ = tool(box)
     line = "{ cat; echo x >file; }"
-    wrong = replace(call, read_only=True)
+    wrong = replace(call, plan=EffectPlan(read_only=True))
     tool_result = await exec_.run({"command": line, "background": True}, wrong)
     assert "process 1" in tool_result.for_model
     process = ProcessTool(ToolSettings(), exec_.processes)

@@ -75,7 +75,7 @@ class Scene:
                 if isinstance(tool, DescribesEffects)
                 else EffectPlan()
             )
-            call_context = replace(context, read_only=plan.read_only)
+            call_context = replace(context, plan=plan)
             return context.changes.with_notes(await tool.run(args, call_context))
 
         return asyncio.run(run())

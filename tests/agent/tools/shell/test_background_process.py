@@ -49,7 +49,7 @@ class Shell:
     async def start(self, command: str, **args: Any) -> ToolResult:
         result = {"command": command, "background": True, **args}
         plan = await self.exec.plan(result, self.call)
-        return await self.exec.run(result, replace(self.call, read_only=plan.read_only))
+        return await self.exec.run(result, replace(self.call, plan=plan))
 
     async def __call__(self, action: str, **args: Any) -> ToolResult:
         return await self.process.run({"action": action, **args}, self.call)

@@ -12,7 +12,7 @@ from agent.errors import ToolError
 from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext, ToolEnvironment
+from agent.tools.base import CallContext, EffectPlan, ToolEnvironment
 from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.mount_restrictions import mount_restrictions
@@ -81,7 +81,7 @@ async def test_env_files_are_hidden_at_any_depth(box: Bubblewrap, call: CallCont
     assert "shown" in shown
     assert "canary" not in shown
     assert "canary" not in await run_exec(
-        box, replace(call, read_only=True), "cat .env a/.env a/b/.ENV"
+        box, replace(call, plan=EffectPlan(read_only=True)), "cat .env a/.env a/b/.ENV"
     )
 
 
@@ -101,7 +101,9 @@ async def test_guest_cannot_read_memory_through_git(
     shown = await run_exec(box, guest, line)
     assert "canary" not in shown
     assert "objects" not in shown
-    assert "canary" not in await run_exec(box, replace(guest, read_only=True), line)
+    assert "canary" not in await run_exec(
+        box, replace(guest, plan=EffectPlan(read_only=True)), line
+    )
     with pytest.raises(ToolError):
         WorkspaceScope(replace(ToolSettings(), blocked_paths=())).find(".git/HEAD", guest)
 

@@ -57,7 +57,8 @@ def tool(box: Any, *services: str, **settings: Any) -> Exec:
 
 
 async def run(tool: Exec, call: CallContext, command: str, **arguments: Any) -> ToolResult:
-    return await tool.run({"command": command, **arguments}, call)
+    args = {"command": command, **arguments}
+    return await tool.run(args, replace(call, plan=await tool.plan(args, call)))
 
 
 async def test_service_answers_at_its_own_address(

@@ -11,7 +11,7 @@ from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, EffectPlan
 from agent.tools.shell.exec import Exec
 from agent.tools.shell.session_space import MAX_IDLE_S, SessionSpaces
 
@@ -127,7 +127,7 @@ async def test_read_only_commands_share_the_session_tmp(
 ) -> None:
     tool = new_exec(box)
     await run_exec(tool, call, "echo x > /tmp/a")
-    looking = replace(call, read_only=True)
+    looking = replace(call, plan=EffectPlan(read_only=True))
     assert (await run_exec(tool, looking, line)).endswith("[exit code 0]")
     await tool.aclose()
 

@@ -7,6 +7,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,12 +16,16 @@ import pytest
 
 from agent.errors import ToolError
 from agent.security.local_services import LocalService, OwnServices
+from agent.security.policy.engine import PrincipalContext, RolePolicy
+from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.sandbox.landlock.sandbox import Landlock
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
+from agent.tools.registry import ToolRegistry
+from agent.tools.runner import Permissions, ToolRunner
 from agent.tools.shell.exec import Exec
-from agent.types import ToolResult
+from agent.types import ToolCall, ToolResult
 from tests.fakes.echo_server import another_process
 from tests.postgres_server import create_database, programs
 
@@ -56,7 +61,8 @@ def tool(box: Any, *services: Path, **settings: Any) -> Exec:
 
 
 async def run(tool: Exec, call: CallContext, command: str, **arguments: Any) -> ToolResult:
-    return await tool.run({"command": command, **arguments}, call)
+    args = {"command": command, **arguments}
+    return await tool.run(args, replace(call, plan=await tool.plan(args, call)))
 
 
 def program(text: str) -> str:
@@ -192,6 +198,117 @@ async def test_socket_that_a_link_replaced_is_not_reached(
         result = await run(exec_, call, f"{CLIENT} {service} 2>&1 | tail -1")
     assert "heard" not in result.for_model
     assert other.visits == 0
+
+
+async def test_link_that_changes_after_the_plan_leads_nowhere_else(
+    box: Bubblewrap, call: CallContext, service: Path, folder: Path
+) -> None:
+    """The command reaches only the socket that was judged and shown."""
+    link = folder / "link.sock"
+    async with another_process(str(folder / "other.sock")) as other:
+        link.symlink_to(service)
+        exec_, args = tool(box), {"command": f"{CLIENT} {folder / 'other.sock'}"}
+        args["network"] = f"unix:{link}"
+        plan = await exec_.plan(args, call)
+        link.unlink()
+        link.symlink_to(folder / "other.sock")
+        bound = await exec_.bind(plan, args, call)
+        result = await exec_.run(args, replace(call, plan=plan))
+    assert plan.network == (f"unix:{service}",)
+    assert bound.network == plan.network
+    assert "heard" not in result.for_model
+    assert other.visits == 0
+
+
+async def test_socket_that_replaced_the_allowed_one_is_not_reached(
+    box: Bubblewrap, call: CallContext, service: Path, folder: Path
+) -> None:
+    async with another_process(str(folder / "other.sock")) as other:
+        exec_, args = tool(box), {"command": f"{CLIENT} {service}", "network": f"unix:{service}"}
+        plan = await exec_.plan(args, call)
+        (folder / "other.sock").rename(service)
+        result = await exec_.run(args, replace(call, plan=plan))
+    assert "heard" not in result.for_model
+    assert "was replaced after it was allowed" in result.for_model
+    assert other.visits == 0
+
+
+async def test_unplanned_command_reaches_no_socket_that_it_names(
+    box: Bubblewrap, call: CallContext, service: Path
+) -> None:
+    args = {"command": f"{CLIENT} {service}", "network": f"unix:{service}"}
+    assert "heard" not in (await tool(box).run(args, call)).for_model
+
+
+@pytest.mark.parametrize("way", ["svc.sock", "folder/echo.sock", "outside"])
+async def test_link_that_commands_can_change_is_refused(
+    way: str, box: Bubblewrap, call: CallContext, service: Path, folder: Path
+) -> None:
+    """A link outside leads to one in the workspace, too."""
+    workspace = call.workspace
+    (workspace / "svc.sock").symlink_to(service)
+    (workspace / "folder").symlink_to(folder)
+    (folder / "outside").symlink_to(workspace / "svc.sock")
+    named = folder / "outside" if way == "outside" else workspace / way
+    with pytest.raises(ToolError, match=r"symbolic link .* which commands can change"):
+        await tool(box).plan({"command": "ls", "network": f"unix:{named}"}, call)
+
+
+async def test_missing_socket_in_the_workspace_cannot_be_asked_for(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    named = call.workspace / "later.sock"
+    with pytest.raises(ToolError, match="is not a socket"):
+        await tool(box).plan({"command": "ls", "network": f"unix:{named}"}, call)
+
+
+async def test_link_to_an_unprintable_path_is_refused(
+    box: Bubblewrap, call: CallContext, folder: Path
+) -> None:
+    (folder / "link").symlink_to(folder / "a 127.0.0.1:5432")
+    with pytest.raises(ToolError, match="contains a space"):
+        await tool(box).plan({"command": "ls", "network": f"unix:{folder / 'link'}"}, call)
+
+
+async def test_link_that_changes_before_an_unasked_call_runs_leads_nowhere_else(
+    box: Bubblewrap, call: CallContext, service: Path, folder: Path
+) -> None:
+    """Nobody is there to ask; the link leads to the granted socket while the call is judged."""
+    link, target = folder / "link.sock", folder / "other.sock"
+    script = TALK.replace("sys.argv[1]", repr(str(target)))
+    (call.workspace / "client.py").write_text(script)
+    async with another_process(str(target)) as other:
+        exec_ = tool(box, service)
+        link.symlink_to(service)
+        role = PrincipalContext(built_in_roles()["build"], "accept-edits", is_confined=True)
+        runner = ToolRunner(ToolRegistry([exec_]), Permissions(RolePolicy(role)), timeout_s=60)
+        args = {"command": "python3 client.py", "network": f"unix:{link}"}
+        context = replace(call, call=ToolCall("c", "exec", args, "{}"))
+
+        async def swap() -> None:
+            link.unlink()
+            link.symlink_to(target)
+
+        result = await runner.run(context, swap)
+    assert "Operation not permitted" in result.for_model
+    assert other.visits == 0
+
+
+async def test_working_folder_that_changed_after_the_plan_is_refused(
+    box: Bubblewrap, call: CallContext
+) -> None:
+    (call.workspace / "a").mkdir()
+    (call.workspace / "b").mkdir()
+    link = call.workspace / "link"
+    link.symlink_to("a")
+    args = {"command": "pwd", "workdir": "link", "outside": True, "reason": "it needs docker"}
+    plan = await tool(box).plan(args, call)
+    link.unlink()
+    link.symlink_to("b")
+    with pytest.raises(ToolError, match="now leads to another folder"):
+        await tool(box).bind(plan, args, call)
+    with pytest.raises(ToolError, match="now leads to another folder"):
+        await tool(box).run(args, replace(call, plan=plan))
 
 
 async def test_file_in_the_place_of_the_socket_is_refused(
