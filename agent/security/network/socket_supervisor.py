@@ -36,6 +36,9 @@ _MAX_ADDRESS_BYTES = 128
 _MAX_THREADS = 16
 _CONNECT_TIMEOUT_S = 30
 _FAMILY = struct.Struct("<H")
+# Offsets in struct sockaddr_in, sockaddr_in6 and sockaddr_nl.
+_PORT, _NETLINK_GROUPS = slice(2, 4), slice(8, 12)
+_FIRST_FREE_PORT = 1024
 _TIMEOUT = struct.Struct("ll")  # struct timeval
 
 T = TypeVar("T")
@@ -109,6 +112,7 @@ class SocketSupervisor:
         self._open.add(call.socket)
         try:
             if call.socket.family != socket.AF_UNIX:
+                _refuse_privileged(call)
                 function = _libc.bind if call.name == "bind" else _libc.connect
                 await self._in_thread(_invoke, function, call.socket, call.address)
             elif call.name == "bind":
@@ -141,6 +145,16 @@ class SocketSupervisor:
 
     async def _in_thread(self, work: Callable[..., T], *values: Any) -> T:
         return await self._loop.run_in_executor(self._threads, work, *values)
+
+
+def _refuse_privileged(call: _SocketCall) -> None:
+    """Raise `PermissionError` for a call that needs a capability, which Kore may have as root."""
+    if call.socket.family == socket.AF_NETLINK:
+        groups = call.address[_NETLINK_GROUPS]
+        if any(groups):
+            raise PermissionError(errno.EPERM, "netlink groups are not joined")
+    elif call.name == "bind" and 0 < int.from_bytes(call.address[_PORT], "big") < _FIRST_FREE_PORT:
+        raise PermissionError(errno.EACCES, "the port is privileged")
 
 
 def _path_of(address: bytes) -> Path:

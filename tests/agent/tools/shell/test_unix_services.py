@@ -124,6 +124,32 @@ async def test_unix_socket_is_never_bound(
     assert not (workspace / "own.sock").exists()
 
 
+@pytest.mark.parametrize(
+    "call_of_socket",
+    ["socket().bind(('127.0.0.1', 80))", "socket(AF_INET6).bind(('::1', 1023))",
+     "socket(AF_NETLINK, SOCK_RAW, 0).bind((0, 1))",
+     "socket(AF_NETLINK, SOCK_RAW, 0).connect((0, 1))"],
+)  # fmt: skip
+async def test_command_gains_no_capability_of_kore(
+    call_of_socket: str, box: Bubblewrap, call: CallContext, service: Path
+) -> None:
+    result = await run(
+        tool(box, service), call, program(f"from socket import *; {call_of_socket}; print('done')")
+    )
+    assert "PermissionError" in result.for_model
+    assert "done" not in result.for_model
+
+
+async def test_ordinary_addresses_can_be_bound(
+    box: Bubblewrap, call: CallContext, service: Path
+) -> None:
+    text = (
+        "from socket import *; socket().bind(('127.0.0.1', 8080)); socket().bind(('', 0));"
+        " socket(AF_NETLINK, SOCK_RAW, 0).bind((0, 0)); print('done')"
+    )
+    assert "done" in (await run(tool(box, service), call, program(text))).for_model
+
+
 async def test_abstract_socket_stays_closed(
     box: Bubblewrap, call: CallContext, service: Path
 ) -> None:
