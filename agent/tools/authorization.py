@@ -198,7 +198,7 @@ class Authorizer:
         if decision == FULL_ACCESS:
             return decision
         if plan.folder_access is not None:
-            decision = _with_folder_question(decision, plan.folder_access)
+            decision = with_folder_question(decision, plan.folder_access)
         is_blind = decision.verdict == "allow" or decision.rule == "ask-unplanned"
         if isinstance(tool, SettlesConsent) and is_blind:
             decision = tool.consent
@@ -240,7 +240,7 @@ async def _ask(
             log.error("a notification hook failed", exc_info=failure)
 
 
-def _with_folder_question(decision: Decision, access: FolderAccess) -> Decision:
+def with_folder_question(decision: Decision, access: FolderAccess) -> Decision:
     """Return the question about a folder outside the workspace, after which nothing else asks.
 
     It comes with the reason of another question. A refusal stays one.

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.agent import Agent
+from agent.approvals import FolderAccess
 from agent.errors import KoreError, ToolError
 from agent.i18n import t
 from agent.security.policy.base import PermissionMode, ToolRequest
 from agent.security.policy.reasons import localized
+from agent.tools.authorization import with_folder_question
 from agent.tools.base import CallContext, DescribesEffects, EffectPlan, ToolEnvironment
 from agent.tools.traits import traits_of
 from agent.types import ToolCall
@@ -55,8 +57,10 @@ class PolicyCheck:
         name = self._agent.toolbox.name(tool)
         if self._agent.toolbox.traits(name).runs_commands:
             return await asyncio.to_thread(_check_command, case, arguments)
-        request = await self._request(name, arguments, folder)
+        request, folder_access = await self._request(name, arguments, folder)
         decision = await asyncio.to_thread(case.policy.decide, request)
+        if folder_access is not None:
+            decision = with_folder_question(decision, folder_access)
         facts = {**decision_facts(decision), "reason": localized(decision.reason)}
         return {**facts, "mode": case.policy.principal.mode, "verdicts": []}
 
@@ -69,8 +73,10 @@ class PolicyCheck:
             "owner": self._access.owner_id,
         }
 
-    async def _request(self, name: str, arguments: Mapping[str, Any], folder: Path) -> ToolRequest:
-        """Return the request with the effects that the tool plans in the workspace."""
+    async def _request(
+        self, name: str, arguments: Mapping[str, Any], folder: Path
+    ) -> tuple[ToolRequest, FolderAccess | None]:
+        """Return the request with the effects that the tool plans, and the folder that it needs."""
         tool = self._agent.toolbox.find(name)
         if tool is None or traits_of(tool).has_costly_plan:
             raise KoreError(t("the tool {name!r} cannot be checked here", name=name[:80]))
@@ -87,7 +93,7 @@ class PolicyCheck:
             raise KoreError(t("{name} takes too long to be checked", name=name)) from None
         except ToolError as exc:
             raise KoreError(str(exc)) from exc
-        return plan.request(tool, values, folder)
+        return plan.request(tool, values, folder), plan.folder_access
 
 
 def _check_command(case: PolicyCase, arguments: Mapping[str, Any]) -> dict[str, Any]:

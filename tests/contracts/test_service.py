@@ -507,7 +507,7 @@ async def test_new_conversation_has_no_queue_and_no_background_work(
     service: Service,
 ) -> None:
     chat_id, session = await place(service)
-    assert await service.queue_mode(f"cli:local:{chat_id}") == "queue"
+    assert await service.queue_mode(f"cli:local:{chat_id}") is None
     assert list(await service.background_tasks(session)) == []
 
 
@@ -955,12 +955,13 @@ async def test_policy_judges_calls(real_service: Service) -> None:
     assert (await real_service.check_policy("bash", {"command": "ls"}, "guest"))["rule"] == (
         "role-tool"
     )
+    outside = await real_service.check_policy("write_file", {"path": "../../x", "content": ""})
+    assert (outside["decision"], outside["rule"]) == ("ask", "ask-folder")
     for tool, arguments, role in [
         ("exec", {}, "build"),
         ("exec", {"command": " "}, "build"),
         ("no_such_tool", {}, "build"),
         ("write_file", {"path": 1}, "build"),
-        ("write_file", {"path": "../../x", "content": ""}, "build"),
         ("lsp", {}, "build"),
         ("exec", {"command": "ls"}, "nobody"),
     ]:

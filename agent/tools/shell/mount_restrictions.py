@@ -210,10 +210,13 @@ class _CoverWalk:
         self,
         root: Path,
         blocked: Sequence[str],
-        limit: int = MAX_ENTRIES,
+        limit: int | None = None,
         prefix: Sequence[str] = (),
     ) -> None:
-        """Walk. `prefix` are names of the folders above that entries of `blocked` may include."""
+        """Walk at most `limit` entries (None: `MAX_ENTRIES`).
+
+        `prefix` are names of the folders above that entries of `blocked` may include.
+        """
         self.masked_paths: list[Path] = []
         self.read_only_paths: list[Path] = []
         self.worktree_files: list[Path] = []
@@ -223,7 +226,7 @@ class _CoverWalk:
             tuple(normalize_filename(part) for part in entry.split("/")) for entry in blocked
         ]
         self._lasts = {parts[-1] for parts in self._blocked}
-        self._remaining = limit
+        self._remaining = MAX_ENTRIES if limit is None else limit
         self._prefix = tuple(map(normalize_filename, prefix))
         pending: deque[tuple[str, tuple[str, ...]]] = deque([(str(root), ())])
         while pending and self._remaining > 0:
