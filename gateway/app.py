@@ -45,6 +45,7 @@ from gateway.front import open_front
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.config_reload import WatchedConfig
 from gateway.resources import Channels, Resources
+from gateway.runtime.local_access import published_access
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import choose_sandbox
@@ -376,7 +377,6 @@ async def _serve_control(app: Container, home: DataDir) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _serve_clients(app: Container, settings: Settings, home: DataDir) -> AsyncIterator[None]:
     """Serve clients, editors and browsers."""
-    from gateway.runtime.local_access import published_access
     from gateway.server.listener import options_of, serve
     from gateway.server.tokens import TokenFile
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from agent.i18n import language_of, t
+from agent.security.local_services import LocalService
 from agent.security.secret_values import holds_secret, secrets_in_addresses
 from gateway.core.channel_table import DEFAULT_CHANNEL
 
@@ -277,8 +278,6 @@ def _host(text: str) -> str:
 
 
 def _local_service(text: str) -> str:
-    from agent.security.local_services import LocalService
-
     try:
         return str(LocalService.parse(text).resolved())
     except ValueError as exc:
