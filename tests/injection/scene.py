@@ -49,11 +49,14 @@ class Refusing:
 
 
 class Agreeing(Refusing):
-    """A person who approves every request."""
+    """A person who approves every request except for folders outside the workspace.
+
+    Such a question names the folder, and shows what would be written there.
+    """
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         self.requests.append(request)
-        return "once"
+        return "deny" if request.folder_access is not None else "once"
 
 
 class Engine:

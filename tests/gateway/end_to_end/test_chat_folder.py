@@ -83,8 +83,8 @@ async def test_turn_works_in_the_chat_folder(gateway: GatewayProcess, tmp_path: 
     assert not (gateway.workspace / "made.txt").exists()
     read = Call("read_file", {"path": str(gateway.workspace / "AGENT.md")})
     gateway.model.script(ReplyScript(tool_calls=(read,)), "No.")
-    await gateway.answers_to(OWNER, "read that")
-    assert "leads outside the workspace" in tool_result(gateway)
+    answers = await gateway.answers_to(OWNER, "read that")
+    assert f"Reads files in {gateway.workspace}" in answers[-1]
 
 
 async def test_received_file_is_readable_in_the_chat_folder(gateway: GatewayProcess) -> None:
@@ -98,8 +98,8 @@ async def test_received_file_is_readable_in_the_chat_folder(gateway: GatewayProc
     (path.parent / "link.txt").symlink_to(gateway.workspace / "AGENT.md")
     read = Call("read_file", {"path": str(path.parent / "link.txt")})
     gateway.model.script(ReplyScript(tool_calls=(read,)), "No.")
-    await gateway.answers_to(OWNER, "and this?")
-    assert "leads outside the workspace" in tool_result(gateway)
+    answers = await gateway.answers_to(OWNER, "and this?")
+    assert f"Reads files in {gateway.workspace}" in answers[-1]
 
 
 async def test_guest_works_in_the_folder_within_their_role(
