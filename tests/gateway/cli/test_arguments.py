@@ -51,3 +51,11 @@ def test_help_and_completion_import_no_implementation(words: list[str]) -> None:
     modules = set(result.stderr.split())
     assert "gateway.cli.arguments" in modules
     assert not modules & {"pydantic", "aiohttp", "sqlite3", "rich", "gateway.config.load"}
+
+
+def test_single_turn_imports_no_line_editor() -> None:
+    code = "import gateway.cli.chat.one_shot, sys; print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert not {"prompt_toolkit", "rich", "pygments"} & set(result.stdout.split())

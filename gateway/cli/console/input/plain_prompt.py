@@ -5,10 +5,13 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from gateway.cli.console.input.keys import OnKey
 from gateway.cli.console.input.pastes import Pastes
+
+if TYPE_CHECKING:
+    # Loads prompt_toolkit, which a single turn does not need.
+    from gateway.cli.console.input.keys import OnKey
 
 _READ_BYTES = 65_536
 # Ctrl-O, which a dumb terminal delivers as an ordinary character.
@@ -62,7 +65,7 @@ class PlainPrompt:
             self._waiting.set_exception(KeyboardInterrupt())
 
     @contextmanager
-    def keys(self, on_key: OnKey) -> Iterator[None]:
+    def keys(self, on_key: "OnKey") -> Iterator[None]:
         """Send each line to `on_key` as single keys and an Enter, until the block ends."""
         loop = asyncio.get_running_loop()
 
