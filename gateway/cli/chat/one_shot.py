@@ -490,10 +490,10 @@ def line_reader(interrupted: asyncio.Event) -> ReadLine | None:
         try:
             await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # No effect on a line that has been read. Nothing goes on reading after a cancellation.
             stopping.cancel()
-        if not reading.done():
             reading.cancel()
-            await asyncio.wait((reading,))
+        await asyncio.wait((reading,))
         if interrupted.is_set():
             raise EOFError
         return await reading
