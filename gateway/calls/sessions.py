@@ -130,14 +130,18 @@ async def stop_session(ctx: ServiceContext, session: str) -> bool:
 
 
 @call(scope="admin")
-async def open_console(ctx: ServiceContext, session: str | None, fresh: bool) -> ConsoleLease:
+async def open_console(
+    ctx: ServiceContext, session: str | None, fresh: bool, folder: str | None = None
+) -> ConsoleLease:
     """Reserve a console lane that no other console watches, bound to `session`, to a new session
-    (`fresh`), or to the lane's last session."""
+    (`fresh`), or to the lane's last session. Instead of a new session, a lane's unfinished work
+    continues, unless it belongs to another folder than `folder` (the real path of a workspace)."""
     ctx.jobs.start_firing()
     session_chats = (
         await ctx.database.transact(console_binding.consoles_of, session) if session else []
     )
     numbered = (f"{MAIN}-{number}" for number in count(2))
+    passed_over: str | None = None
     for chat_id in chain(session_chats, [MAIN], numbered):
         lane = Route(CONSOLE, LOCAL, chat_id).lane
         if ctx.console_reservations.is_reserved(lane) or ctx.events.is_watched(lane):
@@ -146,19 +150,23 @@ async def open_console(ctx: ServiceContext, session: str | None, fresh: bool) ->
         ctx.console_reservations.reserve(lane)
         lease: ConsoleLease | None = None
         try:
-            lease = await _lease_console(ctx, chat_id, session, fresh)
+            lease = await _lease_console(ctx, chat_id, session, fresh, folder)
         finally:
             if lease is None:
                 ctx.console_reservations.release(lane)
         if lease is not None:
-            return lease
+            return replace(lease, passed_over=passed_over)
+        if fresh and passed_over is None:
+            passed_over = await bound_session(ctx, lane)
     raise AssertionError("there is always a further number")
 
 
 async def _lease_console(
-    ctx: ServiceContext, chat_id: str, session: str | None, fresh: bool
+    ctx: ServiceContext, chat_id: str, session: str | None, fresh: bool, folder: str | None
 ) -> ConsoleLease | None:
-    lease = await ctx.database.transact(console_binding.open_console, chat_id, session, fresh)
+    lease = await ctx.database.transact(
+        console_binding.open_console, chat_id, session, fresh, folder
+    )
     if lease is None:
         return None
     if lease.session is not None and not fresh:

@@ -157,9 +157,13 @@ class Service(Protocol):
         ...
 
     @call(scope="admin")
-    async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
+    async def open_console(
+        self, session: str | None, fresh: bool, folder: str | None = None
+    ) -> ConsoleLease:
         """Reserve a console lane that no other console watches, bound to `session`, to a new
-        session (`fresh`), or to the lane's last session."""
+        session (`fresh`), or to the lane's last session. Instead of a new session, a lane's
+        unfinished work continues, unless it belongs to another folder than `folder` (the real path
+        of a workspace)."""
         ...
 
     @call(scope="read")

@@ -297,7 +297,8 @@ class ConsoleLease:
 
     `unfinished`: an earlier answer is still in progress there, because the process was killed or no
     screen watched. `language` is the language that the person at the console chose. `delivered` is
-    the number of the last delivery that is not new there.
+    the number of the last delivery that is not new there. `passed_over` is a session with
+    unfinished work that a new console does not take over.
     """
 
     chat_id: str
@@ -305,6 +306,7 @@ class ConsoleLease:
     unfinished: bool
     language: str | None = None
     delivered: int = 0
+    passed_over: str | None = None
 
 
 @frozen

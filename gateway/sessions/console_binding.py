@@ -12,7 +12,7 @@ from gateway.sessions import lookup
 from gateway.sessions.token_room import check_room
 from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import foreign_channel
-from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.conversations import session_admin, session_folders, sessions
 from gateway.store.repositories.delivery import inbox, outbox
 
 LOCAL, MAIN = "local", "main"
@@ -50,22 +50,30 @@ def consoles_of(tx: Transaction, session: str) -> list[str]:
 
 
 def open_console(
-    tx: Transaction, chat_id: str, session: str | None, fresh: bool
+    tx: Transaction, chat_id: str, session: str | None, fresh: bool, workspace: str | None = None
 ) -> ConsoleLease | None:
-    """Bind the console to a session; None when other work is unfinished in this chat."""
+    """Bind the console to a session; None when other work is unfinished in this chat.
+
+    A new console in `workspace` leaves work of another one alone.
+    """
     lane = Route(CONSOLE, LOCAL, chat_id).lane
-    lease = _open_lane(tx, chat_id, lane, session, fresh)
+    lease = _open_lane(tx, chat_id, lane, session, fresh, workspace)
     return lease and replace(lease, delivered=outbox.last_before_news(tx, lane))
 
 
 def _open_lane(
-    tx: Transaction, chat_id: str, lane: str, session: str | None, fresh: bool
+    tx: Transaction,
+    chat_id: str,
+    lane: str,
+    session: str | None,
+    fresh: bool,
+    workspace: str | None,
 ) -> ConsoleLease | None:
     unfinished = inbox.has_work(tx, lane) or outbox.has_mail(tx, lane)
     current = sessions.bound_session(tx, lane)
     if unfinished:
-        if fresh and current is not None and session_admin.status_of(tx, current) == "paused":
-            return None  # the paused work stays queued
+        if fresh and current is not None and _stays(tx, current, workspace):
+            return None
         if session is not None and lookup.find(tx, session) != current:
             return None
         return ConsoleLease(chat_id, current, unfinished=True)
@@ -78,3 +86,11 @@ def _open_lane(
     if last is not None:
         bind(tx, lane, last)
     return ConsoleLease(chat_id, last, unfinished=False)
+
+
+def _stays(tx: Transaction, session: str, workspace: str | None) -> bool:
+    """Return whether unfinished work waits for a person who continues the session by its id."""
+    if session_admin.status_of(tx, session) == "paused":
+        return True
+    folder = session_folders.of_session(tx, session)
+    return folder is not None and workspace not in (None, folder.workspace)

@@ -156,7 +156,9 @@ class MemoryService:
         self._running[lane].set()
         return True
 
-    async def open_console(self, session: str | None, fresh: bool) -> ConsoleLease:
+    async def open_console(
+        self, session: str | None, fresh: bool, folder: str | None = None
+    ) -> ConsoleLease:
         chat = f"console-{next(self._numbers)}"
         lane = f"cli:local:{chat}"
         if session is None and not fresh and self.lanes:

@@ -121,6 +121,19 @@ async def test_reopened_console_continues_its_chat(parts: Parts) -> None:
         assert (await next_delivery(events)).text == "re: hi"
 
 
+async def test_unfinished_work_of_another_folder_stays_there(parts: Parts, tmp_path: Path) -> None:
+    own, here = str(tmp_path / "own"), str(tmp_path / "here")
+    await parts.service.submit(console_message("hi", options={"cwd": own}))
+    await parts.until_stored("outbox")
+    elsewhere = await parts.service.open_console(None, True, here)
+    session = (await parts.service.list_sessions(1))[0].id
+    assert (elsewhere.chat_id, elsewhere.unfinished) == ("main-2", False)
+    assert elsewhere.passed_over == session
+    back = await parts.service.open_console(None, True, own)
+    assert (back.chat_id, back.unfinished, back.session) == ("main", True, session)
+    assert back.passed_over is None
+
+
 async def test_watchers_see_a_conversation_begin_and_close(parts: Parts) -> None:
     first, second = console_message("hi"), console_message("again")
     async with parts.service.watch(first.session_key) as events:

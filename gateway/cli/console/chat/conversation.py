@@ -72,7 +72,9 @@ async def _converse(
                     if earlier is None:
                         start = await _settle(service, start, screen, prompt)
                     while True:
-                        lease = earlier or await service.open_console(start.session, start.is_new)
+                        lease = earlier or await service.open_console(
+                            start.session, start.is_new, start.options.cwd
+                        )
                         set_locale(lease.language or current_locale())
                         repl = Repl(service, lease, start, screen, prompt, resumed)
                         await repl.run()

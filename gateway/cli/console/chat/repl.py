@@ -209,6 +209,13 @@ class Repl:
         if self._lease.unfinished:
             notice = t("An earlier answer is still in progress; it will appear here.")
             self._screen.print(Text(notice, "dim"))
+        if self._lease.passed_over is not None:
+            notice = t(
+                "Session {id} is not finished. To see it: {command} -r {id}",
+                command=self._options.command,
+                id=self._lease.passed_over,
+            )
+            self._screen.print(Text(notice, "dim"))
         self._screen.print(Text(t("/help lists the commands, /exit quits."), "dim"))
         self._screen.print()
         if self.session is not None:

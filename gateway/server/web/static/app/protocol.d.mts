@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 24); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 25); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -172,8 +172,8 @@ export interface Calls {
   create_session: { arguments: { folder?: SessionFolder | null }; result: string }
   // Stop the turns that run in a session; False when none does.
   stop_session: { arguments: { session: string }; result: boolean }
-  // Reserve a console lane that no other console watches, bound to `session`, to a new session (`fresh`), or to the lane's last session.
-  open_console: { arguments: { session: string | null; fresh: boolean }; result: ConsoleLease }
+  // Reserve a console lane that no other console watches, bound to `session`, to a new session (`fresh`), or to the lane's last session. Instead of a new session, a lane's unfinished work continues, unless it belongs to another folder than `folder` (the real path of a workspace).
+  open_console: { arguments: { session: string | null; fresh: boolean; folder?: string | null }; result: ConsoleLease }
   // List sessions, the last used first; with `folder` (the real path of a workspace) those that work there.
   list_sessions: { arguments: { limit?: number; folder?: string | null }; result: SessionInfo[] }
   // Return the session that a lane is bound to; None until its next message creates one.
@@ -461,6 +461,7 @@ export interface ConsoleLease {
   unfinished: boolean
   language?: string | null
   delivered?: number
+  passed_over?: string | null
 }
 
 export interface ContextInvalidatedEvent {
