@@ -1,9 +1,11 @@
 """Provider for Anthropic's messages API, also on servers of other vendors."""
 
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from types import MappingProxyType
 
-from agent.events import ModelEvent
+from agent.events import ModelEvent, Reply
 from agent.providers.anthropic.request import OLD_VERSION, VERSION, AnthropicRequestEncoder
 from agent.providers.anthropic.response import AnthropicResponseBuilder
 from agent.providers.base import ModelRequest
@@ -51,7 +53,19 @@ class AnthropicProvider:
         body = self._encoder.body(request)
         reply = AnthropicResponseBuilder(lambda: next_call_number(request.messages))
         stream = self._exchange.stream(request.model, body, SseParser(), reply)
-        return self._unsupported.announced(request, stream)
+        return self._unsupported.announced(request, self._timed(request, stream))
+
+    async def _timed(
+        self, request: ModelRequest, stream: AsyncGenerator[ModelEvent]
+    ) -> AsyncGenerator[ModelEvent]:
+        """Note the request for the choice of a cache lifetime."""
+        sent_at = time.time()
+        async with aclosing(stream) as events:
+            async for event in events:
+                if isinstance(event, Reply) and event.usage is not None:
+                    tokens = event.usage.input
+                    self._encoder.lifetimes.note(request.cache_key, tokens, sent_at)
+                yield event
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""

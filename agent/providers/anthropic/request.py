@@ -6,13 +6,16 @@ Body: https://platform.claude.com/docs/en/api/messages/create
 import hashlib
 import json
 import re
+import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from agent.prompts import load_prompt
+from agent.providers.anthropic.cache_lifetime import CacheLifetimes
 from agent.providers.base import ModelRequest
 from agent.providers.effort import EFFORT, asks_for_thoughts, without_effort
 from agent.providers.model_settings import is_forced
@@ -52,6 +55,8 @@ _UNSUPPORTED = frozenset({"seed", "frequency_penalty", "presence_penalty", "verb
 _KEY = "anthropic"
 _CACHE_CONTROL = "cache_control"
 _CACHED = b',"cache_control":{"type":"ephemeral"}}'
+_CACHED_FOR_AN_HOUR = b',"cache_control":{"type":"ephemeral","ttl":"1h"}}'
+_TTL = "ttl"
 _REQUIRED = frozenset({"max_tokens", "model", "stream"})
 _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 # claude-opus-4-6, claude-sonnet-5, claude-3-7-sonnet-20250219; a date is not a version.
@@ -69,12 +74,18 @@ class AnthropicRequestEncoder:
         # Settings that this version of the API does not support.
         self.unsupported = _UNSUPPORTED | ({"top_p"} if version >= VERSION else set())
         self._reply_tokens = min(reply_tokens, _LONG_REPLY_TOKENS) if reply_tokens else None
-        self._heads = RequestHeadCache(self._head)
+        self._heads = {
+            mark: RequestHeadCache(partial(self._head, mark=mark))
+            for mark in (_CACHED, _CACHED_FOR_AN_HOUR)
+        }
+        self.lifetimes = CacheLifetimes()
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
-        fields = (self._fields(request).keys() | {_CACHE_CONTROL}) - request.adaptations
-        return fields - _REQUIRED
+        fields = self._fields(request).keys() | {_CACHE_CONTROL}
+        if self._mark(request) == _CACHED_FOR_AN_HOUR:
+            fields |= {_TTL}
+        return fields - request.adaptations - _REQUIRED
 
     def body(self, request: ModelRequest) -> bytes:
         """Return the request as compact UTF-8 JSON.
@@ -83,6 +94,7 @@ class AnthropicRequestEncoder:
         that the cache entry of the last request is found even if several messages were added at
         once.
         """
+        mark = self._mark(request)
         if not _may_think(request):
             request = replace(request, options=without_effort(request.options))
         turns = [
@@ -94,18 +106,25 @@ class AnthropicRequestEncoder:
         if _CACHE_CONTROL in request.adaptations:
             cached_turns = []
         messages = [
-            _turn(role, blocks[:-1] + _CACHED if n in cached_turns else blocks)
+            _turn(role, blocks[:-1] + mark if n in cached_turns else blocks)
             for n, (role, blocks) in enumerate(turns)
         ]
-        return self._heads.of(request) + b",".join(messages) + b"]}"
+        return self._heads[mark].of(request) + b",".join(messages) + b"]}"
 
-    def _head(self, request: ModelRequest) -> bytes:
+    def _mark(self, request: ModelRequest) -> bytes:
+        """Return the cache mark for the cheaper lifetime; only Anthropic itself offers two."""
+        if self._version < VERSION or _TTL in request.adaptations:
+            return _CACHED
+        is_hour_cheaper = self.lifetimes.is_hour_cheaper(request.cache_key, time.time())
+        return _CACHED_FOR_AN_HOUR if is_hour_cheaper else _CACHED
+
+    def _head(self, request: ModelRequest, *, mark: bytes) -> bytes:
         head = encode_json(self._fields(request))[:-1]
         if request.system:
             # The mark also covers the tools, which the vendor reads first.
             block = encode_json({"type": "text", "text": request.system})
             if _CACHE_CONTROL not in request.adaptations:
-                block = block[:-1] + _CACHED
+                block = block[:-1] + mark
             head += b',"system":[' + block + b"]"
         return head + b',"messages":['
 
