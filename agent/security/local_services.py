@@ -82,10 +82,14 @@ class LocalService:
         return cls(host, port)
 
     def resolved(self) -> "LocalService":
-        """Return the service with the real path of its socket. Raises `ValueError`. May block."""
+        """Return the service with the real path of its socket. May block.
+
+        Raises `ValueError` for a path through a link that root does not own: a command may have
+        made it.
+        """
         if self.path is None:
             return self
-        return LocalService(path=_socket_path(os.path.realpath(self.path)))
+        return LocalService(path=_socket_path(str(_real_path(self.path, _is_of_root))))
 
     def pinned(self, writable: Iterable[Path]) -> "LocalService":
         """Return the service with the real path and the identity of its socket. May block.
@@ -97,7 +101,9 @@ class LocalService:
         if self.path is None:
             return self
         folders = tuple(writable)
-        path = _socket_path(str(_real_path(self.path, folders)))
+        path = _socket_path(
+            str(_real_path(self.path, lambda link: not any(map(link.is_relative_to, folders))))
+        )
         service = LocalService(path=path)
         try:
             with service.open_socket() as descriptor:
@@ -157,8 +163,14 @@ def _socket_path(text: str) -> Path:
     return Path(text)
 
 
-def _real_path(path: Path, writable: tuple[Path, ...]) -> Path:
-    """Follow the links of a path, except in the `writable` folders. Raises `ValueError`."""
+def _is_of_root(link: Path) -> bool:
+    with suppress(OSError):
+        return os.lstat(link).st_uid == 0
+    return False
+
+
+def _real_path(path: Path, may_follow: Callable[[Path], bool]) -> Path:
+    """Follow the links of a path. Raises `ValueError` for a link that may not be followed."""
     real, links = Path("/"), 0
     pending = [*reversed(path.parts[1:])]
     while pending:
@@ -174,9 +186,9 @@ def _real_path(path: Path, writable: tuple[Path, ...]) -> Path:
         links += 1
         if links > _MAX_LINKS:
             raise ValueError(f"{_UNIX}{path} leads through too many links.")
-        if any(map(real.is_relative_to, writable)):
+        if not may_follow(real / name):
             raise ValueError(
-                f"{_UNIX}{path} leads through the symbolic link {real / name}, which commands can"
+                f"{_UNIX}{path} leads through the symbolic link {real / name}, which commands may"
                 " change; name the path of the socket itself."
             )
         real = Path("/") if target.startswith("/") else real

@@ -279,9 +279,13 @@ def _host(text: str) -> str:
 
 def _local_service(text: str) -> str:
     try:
-        return str(LocalService.parse(text).resolved())
+        service = LocalService.parse(text)
     except ValueError as exc:
         raise ValueError("127.0.0.1:PORT, [::1]:PORT or unix:/PATH") from exc
+    try:
+        return str(service.resolved())
+    except ValueError as exc:
+        raise ValueError("the path of the socket itself, or one through links of root") from exc
 
 
 def _any_host(text: str) -> str:
