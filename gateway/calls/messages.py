@@ -140,13 +140,17 @@ async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
     return outcome
 
 
-@call(scope="read")
-async def list_commands(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
-    """List chat commands and skills, which begin with a slash: `name`, `summary`."""
+@call(scope="read", admin_arguments=("folder",))
+async def list_commands(
+    ctx: ServiceContext, folder: str | None = None
+) -> Sequence[Mapping[str, Any]]:
+    """List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are those
+    of a `folder` (the real path of a session's workspace; None: the assistant's workspace)."""
     commands = [{"name": command.name, "summary": t(command.summary)} for command in menu()]
     if ctx.agent.skills is None:
         return commands
-    skills = await asyncio.to_thread(ctx.agent.skills.load, ctx.agent.workspace.folder)
+    root = ctx.agent.workspace.folder if folder is None else Path(folder)
+    skills = await asyncio.to_thread(ctx.agent.skills.load, root)
     return commands + [
         {"name": name, "summary": " ".join(skill.description.split())[:_MAX_SUMMARY_CHARS]}
         for name, skill in skills.items()

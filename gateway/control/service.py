@@ -81,9 +81,11 @@ class Service(Protocol):
         """Return the outcome of the message that was sent with this `event_id`."""
         ...
 
-    @call(scope="read")
-    async def list_commands(self) -> Sequence[Mapping[str, Any]]:
-        """List chat commands and skills, which begin with a slash: `name`, `summary`."""
+    @call(scope="read", admin_arguments=("folder",))
+    async def list_commands(self, folder: str | None = None) -> Sequence[Mapping[str, Any]]:
+        """List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are
+        those of a `folder` (the real path of a session's workspace; None: the assistant's
+        workspace)."""
         ...
 
     @call(scope="admin")

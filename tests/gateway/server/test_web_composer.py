@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.providers.scripted import EchoProvider
+from agent.skills.catalog import SkillCatalog, SkillPaths
 from gateway.core.session_folder import SessionFolder
 from gateway.store.repositories.conversations import session_folders
 from tests.gateway.server.browser import NEEDS_CHROMIUM, api, browser_page, log_in, say
@@ -145,3 +146,28 @@ async def test_files_of_the_session_folder_are_completed(tmp_path: Path) -> None
         await page.fill(BOX, "look at @pl")
         await page.wait_for_selector(".completion >> text=plum.txt")
         assert await page.locator(".completion li").count() == 1
+
+
+async def test_skills_of_the_session_folder_are_completed(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    for folder, name in ((project / ".kore", "release"), (tmp_path / "kore", "review-mail")):
+        skill = folder / "skills" / name / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: {name}\ndescription: Do it.\n---\nDo it.\n")
+    paths = SkillPaths(tmp_path, tmp_path / "kore", tmp_path / "workspace", trusted=(project,))
+    async with served(tmp_path) as server, browser_page() as page:
+        server.parts.agent.skills = SkillCatalog(paths)
+        session = await server.parts.service.create_session()
+        folder = SessionFolder(str(project))
+        await log_in(page, server)
+        await page.type(BOX, "/re")
+        await page.wait_for_selector(".completion >> text=/review-mail")
+        assert "/release" not in await page.inner_text(".completion")
+        await server.parts.database.transact(session_folders.put, session, folder)
+        await page.reload()
+        await page.click(".sidebar .session")
+        await page.wait_for_selector("header .folder")
+        await page.fill(BOX, "/re")
+        await page.wait_for_selector(".completion >> text=/release")
+        await page.wait_for_selector(".completion >> text=/review-mail")
+        assert await server.call("list_commands", "read", folder=str(project)) == (403, "denied")

@@ -44,15 +44,23 @@ export function useCompletion(connection, text, put, folder) {
 
 async function offered(connection, text, folder) {
   const command = /^\/([\w:.-]*)$/.exec(text)
-  if (command) return (await commands(connection, command[1].toLowerCase())).slice(0, MAX_ENTRIES)
+  if (command) return (await commands(connection, command[1].toLowerCase(), folder)).slice(0, MAX_ENTRIES)
   const file = /(?:^|[\s(])@([^\s@]*)$/.exec(text)
   return file ? (await files(connection, text, file[1], folder)).slice(0, MAX_ENTRIES) : []
 }
 
-async function commands(connection, letters) {
-  connection.commands ??= connection.call("list_commands").catch(() => [])
-  const list = (await connection.commands).filter((one) => !ELSEWHERE.has(one.name) && one.name.startsWith(letters))
+async function commands(connection, letters, folder) {
+  const place = folder?.workspace ?? ""
+  connection.commands ??= new Map()
+  if (!connection.commands.has(place)) connection.commands.set(place, listCommands(connection, place))
+  const list = (await connection.commands.get(place)).filter((one) => !ELSEWHERE.has(one.name) && one.name.startsWith(letters))
   return list.map(({ name, summary }) => ({ value: `/${name} `, label: `/${name}`, hint: summary }))
+}
+
+// A token without the owner's rights may not name a folder.
+function listCommands(connection, place) {
+  const all = () => connection.call("list_commands").catch(() => [])
+  return place ? connection.call("list_commands", { folder: place }).catch(all) : all()
 }
 
 // One folder at a time, from the folder of the session on; a token that may not look at files gets

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 25); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 26); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -154,8 +154,8 @@ export interface Calls {
   send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null }; result: string }
   // Return the outcome of the message that was sent with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
-  // List chat commands and skills, which begin with a slash: `name`, `summary`.
-  list_commands: { arguments: {}; result: { [key: string]: any }[] }
+  // List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are those of a `folder` (the real path of a session's workspace; None: the assistant's workspace).
+  list_commands: { arguments: { folder?: string | null }; result: { [key: string]: any }[] }
   // Stop the turn that runs on the lane; False when none does.
   stop_turn: { arguments: { lane: string }; result: boolean }
   // Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`, among the files of this access token, which has a role.
