@@ -177,7 +177,8 @@ class ToolResulted:
     """A call has ended.
 
     `content` is the text for people; `diff` is set when a file was changed. `cut_bytes` were left
-    out of the model's text; `file` is the complete text.
+    out of the model's text; `file` is the complete text. `is_denied`: the call was not allowed, and
+    `content` is the reason.
     """
 
     type: ClassVar[str] = "tool_result"
@@ -190,6 +191,7 @@ class ToolResulted:
     cut_bytes: int = 0
     file: str | None = None
     kind: ToolKind = "other"
+    is_denied: bool = False
 
 
 @frozen

@@ -176,7 +176,7 @@ class ToolResult:
     `ends_with` ends the turn once its results are stored: the person receives this text, and their
     next message is the answer. `cut_bytes` were left out of `for_model`; `file` is the complete
     text. `images` are shown to models with vision, after the text. `handoff` names the agent that
-    answers from here on.
+    answers from here on. `is_denied`: the call was not allowed.
     """
 
     for_model: str
@@ -189,6 +189,7 @@ class ToolResult:
     file: str | None = None
     images: tuple[Image | ImageFile, ...] = ()
     handoff: str | None = None
+    is_denied: bool = False
 
 
 @frozen

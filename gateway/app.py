@@ -100,10 +100,10 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
     With `channels` all enabled channels are started, else the console alone, and a gateway that
     asks for the data receives it. `attended` are lanes of one-shot runs that still wait for their
     answers, `config` the files to watch for changes. With `full_access`, a token, this terminal's
-    messages with the token run without rules, so that no other process can use this access. With
-    `standby` it waits for the end of a Kore on another machine that owns the data. With
-    `has_workers` other processes run the turns, except turns of terminals here. Raises
-    `AlreadyRunning` when another process owns the data, `StoreError`, `ConfigError`.
+    messages with the token run without rules. No other process can use this access, or a folder
+    that is trusted for this run. With `standby` it waits for the end of a Kore on another machine
+    that owns the data. With `has_workers` other processes run the turns, except turns of terminals
+    here. Raises `AlreadyRunning` when another process owns the data, `StoreError`, `ConfigError`.
     """
     if channels and full_access is not None:
         raise ConfigError(full_access_refusal())
@@ -140,6 +140,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         )
         files = shared_files(settings, cipher)
         has_full_access = full_access is not None
+        is_alone = has_full_access or settings.trusted_for_run is not None
         choice = (
             SandboxChoice(Unconfined(), {})
             if has_full_access
@@ -182,7 +183,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         app = build_container(
             settings,
             resources,
-            hands_over=not channels and not has_full_access,
+            hands_over=not channels and not is_alone,
             config=config,
         )
         await app.people.refresh()
@@ -194,7 +195,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
             log.warning('server.terminal is "full": terminals in the browser have no sandbox')
         if has_full_access:
             await audit.record(full_access_entry(settings.agent.workspace))
-        control = nullcontext() if has_full_access else _serve_control(app, home)
+        control = nullcontext() if is_alone else _serve_control(app, home)
         async with (
             _run_tasks(app, database, events, is_gateway=channels),
             control,

@@ -154,7 +154,7 @@ class ToolRunner:
         if (refusal := self._secret_refusal(context.call)) is not None:
             if (tool := self.toolbox.find(context.call.name)) is not None:
                 await self._record_refusal(tool, {}, context, "a secret in the arguments")
-            return ToolResult(refusal, is_error=True)
+            return ToolResult(refusal, is_error=True, is_denied=True)
         if self.interceptor is None:
             return await self._run(context, on_start)
         result = await self.interceptor.before_tool(context)
@@ -163,9 +163,10 @@ class ToolRunner:
         elif result.is_error and (tool := self.toolbox.find(context.call.name)) is not None:
             reason = self.redactor.clean(result.for_model)
             await self._record_refusal(tool, context.call.arguments or {}, context, reason)
+            result = replace(result, is_denied=True)
         changed = await self.interceptor.after_tool(context, result)
         # A changed text may still quote data that the tool has seen.
-        return replace(changed, taint=changed.taint | result.taint)
+        return replace(changed, taint=changed.taint | result.taint, is_denied=result.is_denied)
 
     def _secret_refusal(self, call: ToolCall) -> str | None:
         """Return the reason to reject a call with a secret or a redaction mark, or None."""
@@ -209,7 +210,7 @@ class ToolRunner:
             quoted = UNTRUSTED if exc.untrusted else NOTHING
             return ToolResult(context.error_text(exc), is_error=True, taint=brings | quoted)
         except PolicyDenied as exc:
-            return ToolResult(str(exc), is_error=True)
+            return ToolResult(str(exc), is_error=True, is_denied=True)
 
     async def _within(self, tool: Tool, work: Coroutine[Any, Any, T]) -> T:
         """Run the tool's own code and return its result. Any failure raises `ToolError`."""

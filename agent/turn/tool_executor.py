@@ -279,6 +279,7 @@ def _resulted(
         result.cut_bytes,
         result.file,
         traits.kind,
+        result.is_denied,
     )
 
 

@@ -186,6 +186,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
     _add_folders(parser)
+    add("--trust", action="store_true", help="trust the project of this folder, for this run only")
     add("-f", "--file", action="append", type=Path, metavar="PATH", help="attach this file")
     add("--sandbox", choices=SANDBOXES, help="sandbox for commands (default: security.sandbox)")
     add("--max-cost", type=dollars, metavar="USD", help="spending limit per turn")
@@ -196,6 +197,13 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="output format of a single turn (default: text)",
     )
+    add(
+        "--output-schema",
+        type=Path,
+        metavar="FILE",
+        help="answer with JSON that matches this JSON schema",
+    )
+    add("--fail-on-denied", action="store_true", help="exit with code 6 if a call was denied")
     add("--profile", type=Path, metavar="FILE", help="write a profile of this run (for pstats)")
     add(
         "--init", action="store_true", help="plan TEXT as a long task: write the checklist and stop"

@@ -123,22 +123,32 @@ def _render(path: Path, raw: bytes | None) -> str:
 
 
 def choose_place(
-    args: argparse.Namespace, settings: Settings, home: DataDir, *, may_ask: bool = True
+    args: argparse.Namespace,
+    settings: Settings,
+    home: DataDir,
+    *,
+    may_ask: bool = True,
+    trusts: bool = False,
 ) -> tuple[WorkingPlace | None, Settings]:
     """Return the place of `--cwd` or of the current folder, and the settings after a question.
 
-    The place is None without a project. In a terminal, a person is asked once whether to trust it.
-    Raises `ConfigError`.
+    The place is None without a project. In a terminal, a person is asked once whether to trust it;
+    if this run `trusts` the place, nobody is asked and nothing is stored. Raises `ConfigError`.
     """
     is_chosen = args.cwd is not None
-    if not is_chosen and settings.agent.start_in == "workspace":
-        return None, settings
-    folder = existing_folder(args.cwd) if is_chosen else current_folder().resolve()
-    place = find_place(settings, home, folder, is_chosen=is_chosen)
+    is_here = is_chosen or settings.agent.start_in != "workspace"
+    place = None
+    if is_here:
+        folder = existing_folder(args.cwd) if is_chosen else current_folder().resolve()
+        place = find_place(settings, home, folder, is_chosen=is_chosen)
+    if place is None and trusts:
+        raise ConfigError(t("--trust: no project here"), hint=t("name its folder with --cwd DIR"))
     if place is None:
         return None, settings
     is_wider = place.workspace != place.folder
-    if may_ask and (is_wider or not is_chosen):
+    if trusts:
+        settings = _with_trust_for_this_run(args, settings, home, place.workspace)
+    elif may_ask and (is_wider or not is_chosen):
         settings = with_trust(args, settings, home, place.workspace)
     return limit_to_trust(place, settings, is_chosen=is_chosen), settings
 
@@ -172,6 +182,25 @@ def with_trust(
     if home.root.resolve().is_relative_to(folder) or str(folder) in _declined(home):
         return settings
     return _ask(args, settings, home, folder)
+
+
+def _with_trust_for_this_run(
+    args: argparse.Namespace, settings: Settings, home: DataDir, folder: Path
+) -> Settings:
+    """Return the settings of this run with the folder trusted. Raises `ConfigError`.
+
+    Its configuration is accepted as well where it would be read. Marks of files remain.
+    """
+    if home.root.resolve().is_relative_to(folder):
+        raise ConfigError(
+            t(
+                "{folder} contains Kore's own folder and cannot be trusted as a whole",
+                folder=escape_line(str(folder)),
+            ),
+            hint=t("choose a project inside it: --cwd DIR"),
+        )
+    overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
+    return settings_of(args, overrides, trusted_folder=folder)
 
 
 def _ask(args: argparse.Namespace, settings: Settings, home: DataDir, folder: Path) -> Settings:

@@ -38,13 +38,14 @@ async def open_service(
     """Yield the service of the running Kore, else of this process, until the block ends.
 
     Without `may_own`, `NotRunning` is raised instead of opening the data. `attended` are lanes of
-    one-shot runs that this process waits for. `full_access` applies to this process only: if Kore
-    is running, it raises `ConfigError`.
+    one-shot runs that this process waits for. `full_access` and a folder that is trusted for this
+    run apply to this process only: if Kore is running, they raise `ConfigError`.
     """
     client = await ControlClient.connect(home.socket)
-    if client is not None and full_access is not None:
+    flag = "--full-access" if full_access is not None else "--trust"
+    if client is not None and (full_access is not None or settings.trusted_for_run is not None):
         raise ConfigError(
-            t("--full-access: Kore is already running and keeps its own rules"),
+            t("{flag}: Kore is already running and keeps its own rules", flag=flag),
             hint=t("stop it first, or use another folder (--home DIR)"),
         )
     if client is not None:

@@ -23,11 +23,12 @@ def settings_of(
     args: argparse.Namespace,
     overrides: Mapping[str, Any] | None = None,
     drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
+    trusted_folder: Path | None = None,
 ) -> Settings:
     """Return the settings for this process.
 
-    `overrides` are the verb's own flags, "section.key" to value; `drafts` are as for
-    `load_settings`. Raises `ConfigError`.
+    `overrides` are the verb's own flags, "section.key" to value; `drafts` and `trusted_folder` are
+    as for `load_settings`. Raises `ConfigError`.
     """
     settings = load_settings(
         config=args.config,
@@ -36,6 +37,7 @@ def settings_of(
         environ=os.environ,
         overrides=overrides or {},
         drafts=drafts,
+        trusted_folder=trusted_folder,
     )
     args.crash.redactor = redactor_of(settings, os.environ)
     if settings.agent.language != "auto" and not is_for_programs(args):

@@ -1,8 +1,9 @@
 """Loading of `Settings` from files, environment and command line, also repeatedly."""
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,11 @@ from gateway.config.validation import (
 MAX_COMPLAINTS = 20
 _HOOK_KEYS = ("hooks", "python_hooks")
 Drafts = Mapping[Path, Mapping[str, Any]]
+# Returns the content of a project's file, or None if it is not trusted.
+ReadProjectFile = Callable[[Path], bytes | None]
 
 
-def load_settings(
+def load_settings(  # noqa: PLR0913 - all arguments are named
     *,
     config: Path | None,
     home: Path,
@@ -46,6 +49,7 @@ def load_settings(
     environ: Mapping[str, str],
     overrides: Mapping[str, Any],
     drafts: Mapping[Path, Mapping[str, Any] | None] | None = None,
+    trusted_folder: Path | None = None,
 ) -> Settings:
     """Load the settings of all layers.
 
@@ -56,13 +60,16 @@ def load_settings(
     absent). `overrides` maps "section.key" to a value. A path in a file is relative to the file's
     folder, any other to `cwd`; `~/.kore` always means `home`. `drafts` replace the contents of
     files; None is an absent file. If `drafts` removes secrets.json, a key with an unresolved
-    reference has its default.
+    reference has its default. `trusted_folder` (a real path) counts as trusted, and so do the
+    project's files if `cwd` is in it.
 
     Raises `ConfigError` with one line for each error.
     """
     drafts = drafts or {}
+    is_trusted = trusted_folder is not None and cwd.resolve().is_relative_to(trusted_folder)
+    read_project_file = content if is_trusted else partial(read_trusted, home=home)
     contents: dict[ValueOrigin, Mapping[str, Any]] = {}
-    for place, required, raw in _files(config, home, cwd, environ):
+    for place, required, raw in _files(config, home, cwd, environ, read_project_file):
         path = Path(place.name)
         file = drafts[path] if path in drafts else read_object(path, raw)
         if file is not None:
@@ -75,7 +82,7 @@ def load_settings(
     more = drafts.get(secrets_file, {})
     secrets = {} if more is None else {**read_secrets(secrets_file), **more}
     references = References(environ, secrets, home, is_partial=more is None)
-    borrowed, notes, hooks = _load_foreign(home, cwd, environ, secrets)
+    borrowed, notes, hooks = _load_foreign(home, cwd, environ, secrets, read_project_file)
     contents, project_hooks, more_notes = _without_project_hooks(contents, cwd)
     top = [CommandLineLayer(overrides, cwd, references), EnvironmentLayer(cwd, references)]
     # Servers given for this run replace all others.
@@ -96,6 +103,8 @@ def load_settings(
     settings.set_project_files(project_files(cwd, environ) - {own})
     settings.set_notes([*notes, *more_notes])
     settings.set_project_hooks([*project_hooks, *hooks])
+    if trusted_folder is not None:
+        settings.set_trusted_for_run(trusted_folder)
     return settings
 
 
@@ -120,7 +129,11 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
 
 
 def _load_foreign(
-    home: Path, cwd: Path, environ: Mapping[str, str], secrets: Mapping[str, str]
+    home: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    secrets: Mapping[str, str],
+    read_project_file: ReadProjectFile,
 ) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str], list[HookSource]]:
     """Return other programs' settings, notes about them, and hooks.
 
@@ -135,7 +148,7 @@ def _load_foreign(
             continue
         from gateway.config.foreign.formats import read_foreign
 
-        raw = read_trusted(path, home) if path in projects else None
+        raw = read_project_file(path) if path in projects else None
         if path in projects and raw is None:
             if not mentions_hooks(path, content(path)):
                 continue
@@ -194,7 +207,11 @@ def own_file(config: Path | None, home: Path, cwd: Path, environ: Mapping[str, s
 
 
 def _files(
-    config: Path | None, home: Path, cwd: Path, environ: Mapping[str, str]
+    config: Path | None,
+    home: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    read_project_file: ReadProjectFile,
 ) -> list[tuple[ValueOrigin, bool, bytes | None]]:
     """Return each file with whether it is required, and its content if already read."""
     own = own_file(config, home, cwd, environ)
@@ -204,7 +221,7 @@ def _files(
     project = cwd / ".kore" / "config.json"
     # In the user's own folder, `./.kore` is the home itself, not a project's.
     if project.parent.resolve() != home.resolve() and project.resolve() != own.resolve():
-        raw = read_trusted(project, home)
+        raw = read_project_file(project)
         kind: Kind = "project" if raw is None else "file"
         places.append((ValueOrigin(kind, str(project), cwd), False, raw))
     return places

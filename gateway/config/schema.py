@@ -179,6 +179,7 @@ class _BaseSettings(BaseSettings):
     _hidden: tuple[str, ...] = PrivateAttr(default=())
     _notes: tuple[str, ...] = PrivateAttr(default=())
     _project_hooks: tuple[HookSource, ...] = PrivateAttr(default=())
+    _trusted_for_run: Path | None = PrivateAttr(default=None)
     _places: Origins = PrivateAttr(default_factory=Origins)
 
     def __init__(
@@ -261,6 +262,15 @@ class _BaseSettings(BaseSettings):
     def project_hooks(self) -> tuple[HookSource, ...]:
         """Hooks of a trusted project, in addition to `hooks`."""
         return self._project_hooks
+
+    @property
+    def trusted_for_run(self) -> Path | None:
+        """Folder (a real path) that counts as trusted in this process only; None without one."""
+        return self._trusted_for_run
+
+    def set_trusted_for_run(self, folder: Path) -> None:
+        """Trust a folder (a real path) in this process only."""
+        self._trusted_for_run = folder
 
     def set_project_hooks(self, sources: Sequence[HookSource]) -> None:
         """Set the project's hooks; for readers of the settings."""

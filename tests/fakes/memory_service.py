@@ -21,6 +21,7 @@ from agent.events import (
     ApprovalAnswered,
     Done,
     Error,
+    FromAgent,
     IterationStart,
     Notice,
     SessionStart,
@@ -29,7 +30,7 @@ from agent.events import (
     ToolResulted,
     UsageReport,
 )
-from agent.serialization import dumps, message_from_json, message_to_json
+from agent.serialization import dumps, event_to_json, message_from_json, message_to_json
 from agent.turn.tool_catalog import started_event
 from agent.types import Message, Result, Signal, ToolCall, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
@@ -60,13 +61,14 @@ class MemoryService:
     """In-memory service: `async with MemoryService() as service`; turns run in its task group.
 
     Messages: `slow` works until stopped, `ask` and `!tool` request an approval, `tool` runs a tool,
-    `fail` ends in an error, `signal BLOCKED why` reports, `limit` reaches a limit, `/x` is a
-    command; all others are echoed.
+    `denied` has two calls denied, `fail` ends in an error, `signal BLOCKED why` reports, `limit`
+    reaches a limit, `/x` is a command; all others are echoed, or answered by the next of `replies`.
     """
 
     def __init__(self) -> None:
         self.mode: QueueMode | None = None
         self.running: list[str] = []
+        self.replies: list[str] = []
         self.submitted: list[InboundMessage] = []
         self.answers: list[tuple[str, Answer, str, str]] = []
         self.sessions_by_id: dict[str, StoredSession] = {}
@@ -416,6 +418,13 @@ class MemoryService:
         if verb == "tool":
             self._tell(lane, started_event(ToolCall("1", "read_file", {"path": "notes.md"}, "")))
             self._tell(lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1, kind="read"))
+        if verb == "denied":
+            call = ToolCall("1", "exec", {"command": rest}, "")
+            self._tell(lane, started_event(call))
+            denied = ToolResulted("1", "exec", "Not allowed.", True, 0.1, is_denied=True)
+            self._tell(lane, denied)
+            for step in (started_event(call), denied):
+                self._tell(lane, FromAgent("explore", "7", "look", event_to_json(step)))
         if verb == "fail":
             self._tell(lane, Error("unavailable", "the model is away", "try later"))
             return replace(result, success=False, text="It failed.", stopped="error")
@@ -428,9 +437,9 @@ class MemoryService:
             return replace(result, text=reason, signal=known, signal_reason=reason)
         if verb == "notice":
             self._tell(lane, Notice("info", rest))
-        text = f"echo: {message.content}"
+        text = self.replies.pop(0) if self.replies else f"echo: {message.content}"
         self._tell(lane, TextDelta(text))
-        return replace(result, text=text)
+        return replace(result, text=text, messages=(assistant(text),))
 
     async def _ask(self, lane: str, message: InboundMessage) -> Answer | None:
         if message.options.auto:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import select
 import stat
 import sys
 from dataclasses import replace
@@ -23,10 +24,11 @@ from gateway.cli.chat.one_shot import (
 from gateway.cli.chat.project_options import project_of
 from gateway.cli.chat.service_connection import fork_session, open_connection
 from gateway.cli.folders import data_dir_of
+from gateway.cli.output import tell
 from gateway.cli.program import as_installed, preload
 from gateway.cli.project_folder import added_dirs, choose_place
 from gateway.cli.service_link import settings_or_last_valid
-from gateway.cli.settings import settings_of
+from gateway.cli.settings import settings_of, sources_of
 from gateway.config import Settings
 from gateway.core.messages import MessageOptions
 from gateway.runtime.log_setup import open_logs
@@ -34,15 +36,17 @@ from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import agent_option
 
 if TYPE_CHECKING:
-    pass
+    from gateway.cli.chat.output_schema import OutputSchema
 
 _STDIN_LIMIT_BYTES = 1_000_000
+_STDIN_NOTICE_S = 1.0
+_STDIN_TIMEOUT_S = 5.0
 
 
 def run(args: argparse.Namespace) -> int:
     """Return the exit code.
 
-    0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 130 interrupted.
+    0 done, 1 error, 2 usage, 3 BLOCKED, 4 DECIDE, 5 a limit, 6 a denied call, 130 interrupted.
     """
     if args.profile is None:
         return _run(args)
@@ -61,12 +65,18 @@ def _run(args: argparse.Namespace) -> int:
     if args.full_access and args.sandbox not in (None, "none"):
         raise ConfigError(t("--full-access cannot be combined with --sandbox"))
     text, options = _text(args), _options(args)
+    schema = _schema(args, text)
     home = data_dir_of(args)
     if home.config.exists():
         preload("aiohttp")
     overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
-    settings = settings_or_last_valid(args, overrides)
-    place, settings = choose_place(args, settings, home, may_ask=options.full_access is None)
+    if args.trust:
+        # The project's file counts once its folder is known.
+        settings = settings_of(args, overrides, {sources_of(args).project_file: None})
+    else:
+        settings = settings_or_last_valid(args, overrides)
+    may_ask = options.full_access is None
+    place, settings = choose_place(args, settings, home, may_ask=may_ask, trusts=args.trust)
     if place is not None:
         options = place.apply(options)
     choose_agent = None
@@ -105,6 +115,8 @@ def _run(args: argparse.Namespace) -> int:
             # The warning about full access named the folder.
             is_folder_chosen=args.cwd is not None or options.full_access is not None,
             choose_agent=choose_agent,
+            schema=schema,
+            fails_on_denied=args.fail_on_denied,
         )
         return asyncio.run(_once(request, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
@@ -126,7 +138,7 @@ def _text(args: argparse.Namespace) -> str | None:
     if text == "-" or (text is None and not args.auto_continue and not sys.stdin.isatty()):
         text = _stdin()
     elif args.printed is not None and _has_piped_input():
-        text = f"{text}\n\n{_stdin()}".strip()
+        text = f"{text}\n\n{appended_input()}".strip()
     if text is None:
         if args.output_format != "text" and not args.auto_continue:
             raise ConfigError(
@@ -144,11 +156,54 @@ def _text(args: argparse.Namespace) -> str | None:
     return text
 
 
+def _schema(args: argparse.Namespace, text: str | None) -> "OutputSchema | None":
+    """Return the schema of the answer. Raises `ConfigError`, also without a single turn."""
+    is_single = text is not None and not (args.init or args.auto_continue)
+    if args.fail_on_denied and not is_single:
+        raise ConfigError(
+            t("--fail-on-denied only works for a single turn"), hint="kore agent -m TEXT …"
+        )
+    if args.output_schema is None:
+        return None
+    if not is_single or args.output_format == "stream-json":
+        raise ConfigError(
+            t("--output-schema only works for a single turn, as text or as json"),
+            hint="kore agent -m TEXT …",
+        )
+    # It loads all tools.
+    from gateway.cli.chat.output_schema import OutputSchema
+
+    return OutputSchema.load(args.output_schema)
+
+
 def _stdin() -> str:
     content = sys.stdin.buffer.read(_STDIN_LIMIT_BYTES + 1)
     if len(content) > _STDIN_LIMIT_BYTES:
         raise ConfigError(t("stdin has more than {limit:,} bytes", limit=_STDIN_LIMIT_BYTES))
     return content.decode(errors="replace")
+
+
+def appended_input(notice_s: float = _STDIN_NOTICE_S, timeout_s: float = _STDIN_TIMEOUT_S) -> str:
+    """Return stdin, or '' if it stays open and silent for `timeout_s`.
+
+    A notice follows after `notice_s` of silence. Once something has come, it is read to its end.
+    """
+    if not _has_input(notice_s):
+        wait_s = timeout_s - notice_s
+        notice = t(
+            "reading stdin, which is open and silent; going on without it in {n:g} seconds "
+            "(to skip it: </dev/null)",
+            n=wait_s,
+        )
+        tell(notice)
+        if not _has_input(wait_s):
+            return ""
+    return _stdin()
+
+
+def _has_input(timeout_s: float) -> bool:
+    """Return whether there is something to read on stdin, or its end, within the time."""
+    return bool(select.select([sys.stdin], [], [], timeout_s)[0])
 
 
 def _has_piped_input() -> bool:

@@ -5,20 +5,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from agent import events
 from agent.approvals import ApprovalRequest
 from agent.context.project.context import ProjectContext
-from agent.errors import KoreError
-from agent.i18n import mark_for_translation, t
+from agent.errors import BadOutput, KoreError
+from agent.i18n import mark_for_translation, plural, t
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.policy.base import ASKED_IN_EVERY_MODE
 from agent.security.policy.reasons import localized
-from agent.serialization import dumps
+from agent.serialization import dumps, event_from_json
 from agent.text.visible import escape_invisible
 from agent.types import Result, ToolCall
 from gateway.cli.chat.service_connection import ServiceConnection
@@ -31,8 +32,11 @@ from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost, HandedOver
 from gateway.core.messages import MessageOptions, console_principal
 from gateway.core.records import Delivered, WatchEvent
-from gateway.presenter.blocks import Block, call_block, error_block, note_block, step_block
+from gateway.presenter.blocks import call_block, error_block, note_block, step_block
 from gateway.presenter.text import whole_seconds
+
+if TYPE_CHECKING:
+    from gateway.cli.chat.output_schema import OutputSchema
 
 OutputFormat = Literal["text", "json", "stream-json"]
 Ask = Callable[[events.ApprovalAsked], Awaitable[ApprovalReply]]
@@ -40,7 +44,8 @@ Ask = Callable[[events.ApprovalAsked], Awaitable[ApprovalReply]]
 _CONNECTION_LOST = mark_for_translation(
     "Kore stopped before the answer was complete; it continues when Kore runs again"
 )
-DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DONE, FAILED, USAGE, BLOCKED, DECIDE, LIMIT, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+_MAX_SCHEMA_RETRIES = 2
 _REDRAW_INTERVAL_S = 1.0
 _ERASE = "\r\x1b[K"
 
@@ -64,6 +69,19 @@ class OneShotRequest:
     streams: bool = False
     is_folder_chosen: bool = False
     choose_agent: Callable[[str], dict[str, Any]] | None = None
+    schema: "OutputSchema | None" = None
+    # The exit code tells that a call was denied.
+    fails_on_denied: bool = False
+
+
+@frozen
+class DeniedCall:
+    """Call that was not allowed. `agent` is "main", or the sub-agent that made it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    reason: str
+    agent: str = "main"
 
 
 class ProgressLine:
@@ -191,14 +209,21 @@ class OneShotTurn:
         self._builder = MessageBuilder(
             f"once-{os.urandom(4).hex()}", request.options, request.project
         )
-        self._message = self._builder.build(request.text)
-        streams = request.streams and request.output == "text"
+        schema = request.schema
+        text = request.text if schema is None else schema.request(request.text)
+        self._message = self._builder.build(text)
+        streams = request.streams and request.output == "text" and schema is None
         self._streamed = StreamedAnswer(out, self._progress.finish) if streams else None
         self._answer: list[str] = []
         # Number of the last delivery.
         self._delivered = 0
         self._result: Result | None = None
         self._error: events.Error | None = None
+        # The value that `schema` describes, or the reason why there is none.
+        self._output: Any = None
+        self._has_output = False
+        self._output_error: events.Error | None = None
+        self._denied: list[DeniedCall] = []
         self._is_stopping = False
         self._has_session = False
         self._started_calls: dict[str, events.ToolStart] = {}
@@ -218,6 +243,42 @@ class OneShotTurn:
         `interrupted` stops the turn. When the owner of the data changes, the turn continues in the
         new process. Raises `KoreError` if the turn could not be submitted.
         """
+        await self._run_turn(interrupted)
+        if (schema := self._request.schema) is not None:
+            await self._read_output(schema, interrupted)
+        self._close()
+        return INTERRUPTED if interrupted.is_set() else self._exit_code()
+
+    async def _read_output(self, schema: "OutputSchema", interrupted: asyncio.Event) -> None:
+        """Set the output; the model may answer again, twice, if its answer has another shape."""
+        # It loads all tools.
+        from agent.run.options import with_earlier
+
+        for retries in range(_MAX_SCHEMA_RETRIES + 1):
+            result = self._result
+            if interrupted.is_set() or result is None or result.stopped:
+                return
+            try:
+                self._output, self._has_output = schema.read(result), True
+                return
+            except BadOutput as exc:
+                error = events.Error(exc.code, str(exc), exc.hint)
+            if result.signal in ("BLOCKED", "DECIDE"):
+                return
+            if retries == _MAX_SCHEMA_RETRIES:
+                self._output_error = error
+                self._note(error_block(error).marked_text)
+                return
+            self._note(t("· {reason}; asking the model again", reason=error.message))
+            again = render_prompt("output_schema_again", reason=error.message)
+            self._message = self._builder.build(again)
+            await self._run_turn(interrupted)
+            if self._result is not None:
+                self._result = with_earlier(result, self._result)
+
+    async def _run_turn(self, interrupted: asyncio.Event) -> None:
+        """Run one turn until its answer is stored."""
+        self._answer, self._result = [], None
         while True:
             service = self._service
             try:
@@ -229,8 +290,6 @@ class OneShotTurn:
                 if isinstance(lost, HandedOver):
                     self._note(t("· {why}; continuing there", why=escape_invisible(str(lost))))
                 await self._connection.renew(lost, self.lane, service)
-        self._close()
-        return INTERRUPTED if interrupted.is_set() else self._exit_code()
 
     @property
     def _service(self) -> Service:
@@ -324,20 +383,21 @@ class OneShotTurn:
         match event:
             case events.ToolStart():
                 self._start(event)
-            case events.ToolResulted(id=id_):
-                started = self._started_calls.pop(id_, None)
-                call = call_block(started or events.ToolStart(id_, event.name, {}), event)
+            case events.ToolResulted():
+                call = call_block(self._end_call(event.id, event, "main"), event)
                 self._note("\n".join(f"  └ {line}" for line in call.shown_lines()))
+            case events.FromAgent():
+                self._follow_agent(event)
             case events.ApprovalAsked():
                 await self._approve(event)
             case events.Done(result=result):
                 self._result = result
             case Delivered():
                 return self._deliver(event)
+            case events.Error():
+                self._error = event
             case _:
-                if isinstance(event, events.Error):
-                    self._error = event
-                elif block := _side_block(event):
+                if block := note_block(event):
                     self._note(block.marked_text)
         return False
 
@@ -351,6 +411,24 @@ class OneShotTurn:
                 streamed.close()
             case _:
                 pass
+
+    def _follow_agent(self, event: events.FromAgent) -> None:
+        """Show a step of a sub-agent, and record a denied call."""
+        if block := step_block(event):
+            self._note(block.marked_text)
+        step = event_from_json(event.event)
+        if isinstance(step, events.ToolStart):
+            self._started_calls[f"{event.number}/{step.id}"] = step
+        elif isinstance(step, events.ToolResulted):
+            self._end_call(f"{event.number}/{step.id}", step, event.agent)
+
+    def _end_call(self, key: str, result: events.ToolResulted, agent: str) -> events.ToolStart:
+        """Return the start of a call that has ended, and record a denial."""
+        started = self._started_calls.pop(key, None) or events.ToolStart(key, result.name, {})
+        if result.is_denied:
+            call = DeniedCall(result.name, started.arguments, result.content, agent)
+            self._denied.append(call)
+        return started
 
     def _start(self, event: events.ToolStart) -> None:
         # A call that waited for an approval starts a second time when it continues.
@@ -398,6 +476,8 @@ class OneShotTurn:
 
     def _show(self, text: str) -> None:
         if self._result is None or self._result.stopped not in ("error", "cancelled"):
+            if self._request.schema is not None:
+                return
             if self._streamed:
                 self._streamed.finish(text)
                 return
@@ -412,26 +492,37 @@ class OneShotTurn:
                 self._note(error_block(self._error).marked_text)
 
     def _close(self) -> None:
+        self._progress.erase()
         if self._request.output == "json":
             print(dumps(self._summary()), file=self._out, flush=True)
+        elif self._has_output:
+            print(dumps(self._output), file=self._out, flush=True)
+        if self._denied and self._request.fails_on_denied:
+            tools = ", ".join(dict.fromkeys(call.tool for call in self._denied))
+            self._note(
+                plural(
+                    len(self._denied),
+                    "{n} call was denied: {tools}",
+                    "{n} calls were denied: {tools}",
+                    tools=tools,
+                )
+            )
 
     def _summary(self) -> dict[str, Any]:
-        result = self._result
+        result, error = self._result, self._output_error or self._error
         return {
             "text": "\n\n".join(self._answer),
-            "success": result.success if result else self._error is None,
+            "output": self._output,
+            "denied": [asdict(call) for call in self._denied],
+            "success": self._output_error is None
+            and (result.success if result else self._error is None),
             "session_id": result.session_id if result else None,
             "signal": result.signal if result else None,
             "signal_reason": result.signal_reason if result else None,
             "stopped": result.stopped if result else None,
             "usage": asdict(result.usage) if result else None,
             "cost_usd": result.cost_usd if result else None,
-            "error": self._error
-            and {
-                "code": self._error.code,
-                "message": self._error.message,
-                "hint": self._error.hint,
-            },
+            "error": error and {"code": error.code, "message": error.message, "hint": error.hint},
         }
 
     def _exit_code(self) -> int:
@@ -445,21 +536,13 @@ class OneShotTurn:
             return stops.get(result.stopped, failed)
         if result.signal in ("BLOCKED", "DECIDE"):
             return BLOCKED if result.signal == "BLOCKED" else DECIDE
-        return DONE if result.success else FAILED
+        if not result.success or self._output_error is not None:
+            return FAILED
+        return DENIED if self._denied and self._request.fails_on_denied else DONE
 
     def _note(self, text: str) -> None:
         self._progress.erase()
         print(text, file=self._err, flush=True)
-
-
-def _side_block(event: WatchEvent) -> Block | None:
-    """Return the block of an event outside of the answer that is worth a line on stderr."""
-    match event:
-        case events.FromAgent():
-            return step_block(event)
-        case Delivered():
-            return None
-    return note_block(event)
 
 
 def _asked_call(approval: events.ApprovalAsked) -> events.ToolStart:

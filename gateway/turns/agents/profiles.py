@@ -70,7 +70,9 @@ def trusted_folders(settings: "Settings") -> tuple[Path, ...]:
 
     Links are resolved only in the path of the home folder; the other names must be real paths.
     """
-    return tuple(map(_expand_path, settings.security.trusted_folders))
+    lasting = map(_expand_path, settings.security.trusted_folders)
+    for_run = settings.trusted_for_run
+    return tuple(lasting) if for_run is None else (*lasting, for_run)
 
 
 def _expand_path(name: str) -> Path:

@@ -1,16 +1,21 @@
 """Command line of `kore agent`: accepted options, and errors in one sentence."""
 
 import io
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr
 from pathlib import Path
 from pstats import Stats
 
 import pytest
 
 from gateway.__main__ import main
+from gateway.cli.chat.agent import appended_input
 from tests import fork_server
 
 
@@ -43,6 +48,88 @@ def test_usage_error_is_one_sentence_with_exit_2(
 def test_empty_stdin_is_explained(stdin: io.BytesIO, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agent"]) == 2
     assert "-m TEXT" in capsys.readouterr().err
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Return the open end of a pipe to stdin."""
+    reader, writer = os.pipe()
+    with open(reader, encoding="utf-8") as stdin, open(writer, "wb", buffering=0) as file:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield file.fileno()
+
+
+def test_open_silent_stdin_does_not_block(pipe: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert appended_input(0.05, 0.1) == ""
+    assert "reading stdin, which is open and silent" in capsys.readouterr().err
+
+
+def test_input_during_the_notice_is_read(pipe: int, capsys: pytest.CaptureFixture[str]) -> None:
+    def write_late() -> None:
+        while "reading stdin" not in sys.stderr.getvalue():  # type: ignore[attr-defined]
+            pass
+        os.write(pipe, b"late")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), pipe)
+
+    with redirect_stderr(io.StringIO()), ThreadPoolExecutor() as pool:
+        writing = pool.submit(write_late)
+        assert appended_input(0.05, 60) == "late"
+        writing.result()
+
+
+def test_pipe_with_content_is_read_to_its_end(
+    pipe: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.write(pipe, b"content")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), pipe)
+    assert appended_input(60, 60) == "content"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("stdin", [None, "content", ""], ids=["null", "content", "empty"])
+def test_closed_stdin_is_read_without_a_notice(tmp_path: Path, stdin: str | None) -> None:
+    words = [sys.executable, "-m", "gateway", "agent", "--model", "offline/echo", "-p", "hi"]
+    environ = {"PATH": os.environ["PATH"], "KORE_HOME": str(tmp_path / "home")}
+    source = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+    result = subprocess.run(words, env=environ, capture_output=True, text=True, **source)  # type: ignore[call-overload]
+    assert result.returncode == 0, result.stderr
+    assert ("content" in result.stdout) == (stdin == "content")
+    assert "stdin" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--output-schema", "none.json"), "no such file"),
+        (("--output-schema", "schema.json", "--output-format", "stream-json"), "--output-schema"),
+        (("--output-schema", "schema.json", "--init"), "--output-schema"),
+        (("--fail-on-denied", "--auto-continue"), "--fail-on-denied"),
+    ],
+)
+def test_flags_of_a_single_turn(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    (tmp_path / "schema.json").write_text("{}")
+    result = kore(tmp_path / "home", *words, "-m", "hi")
+    assert result.returncode == 2
+    assert expected in result.stderr
+
+
+def test_answer_of_a_schema_comes_from_a_real_turn(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"type": "integer"}')
+    result = kore(tmp_path / "home", "--output-schema", "schema.json", "-m", "hi")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "(bad-output)" in result.stderr
+
+
+def test_denied_call_of_a_real_turn_is_listed(tmp_path: Path) -> None:
+    text = '!tool exec {"command": "echo it-ran > proof"}'
+    words = ("--fail-on-denied", "--output-format", "json")
+    result = kore(tmp_path / "home", *words, "-m", text)
+    assert result.returncode == 6
+    (denied,) = json.loads(result.stdout)["denied"]
+    assert denied["tool"] == "exec"
+    assert denied["arguments"] == {"command": "echo it-ran > proof"}
+    assert "nobody can be asked" in denied["reason"]
+    assert kore(tmp_path / "home", "-y", *words, "-m", text).returncode == 0
 
 
 def test_endless_stdin_is_rejected(stdin: io.BytesIO, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ import pytest
 
 from agent.errors import KoreError
 from agent.events import ApprovalAsked, TextDelta
-from gateway.cli.chat.one_shot import OneShotRequest, OneShotTurn, StreamedAnswer
+from gateway.cli.chat.one_shot import (
+    OneShotRequest,
+    OneShotTurn,
+    OutputFormat,
+    StreamedAnswer,
+)
+from gateway.cli.chat.output_schema import OutputSchema
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.core.approval import ApprovalReply
@@ -87,6 +94,71 @@ async def test_json_is_one_object_with_the_outcome(service: MemoryService) -> No
 async def test_json_contains_the_error(service: MemoryService) -> None:
     _, out, _ = await turn(service, OneShotRequest("fail", output="json"))
     assert json.loads(out)["error"]["code"] == "unavailable"
+
+
+async def test_denied_call_is_listed_and_can_fail_the_run(service: MemoryService) -> None:
+    request = OneShotRequest("denied rm x", output="json")
+    code, out, _ = await turn(service, request)
+    denied = {"tool": "exec", "arguments": {"command": "rm x"}, "reason": "Not allowed."}
+    assert json.loads(out)["denied"] == [denied | {"agent": name} for name in ("main", "explore")]
+    assert code == 0
+    code, _, err = await turn(service, replace(request, fails_on_denied=True))
+    assert code == 6
+    assert err.endswith("2 calls were denied: exec\n")
+    code, out, _ = await turn(service, OneShotRequest("hi", output="json", fails_on_denied=True))
+    assert json.loads(out)["denied"] == []
+    assert code == 0
+
+
+SCHEMA = OutputSchema(
+    {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+)
+
+
+async def test_answer_is_the_value_that_the_schema_describes(service: MemoryService) -> None:
+    service.replies = ['Here it is:\n```json\n{"n": 1, "link": "[a](https://a.example)"}\n```']
+    request = OneShotRequest("count", schema=SCHEMA, streams=True)
+    code, out, _ = await turn(service, request)
+    assert json.loads(out) == {"n": 1, "link": "[a](https://a.example)"}
+    assert code == 0
+    assert '"required":["n"]' in service.submitted[0].content
+
+
+async def test_model_is_asked_again_for_an_answer_of_the_schema(service: MemoryService) -> None:
+    service.replies = ["certainly", '{"n": "1"}', '{"n": 1}']
+    code, out, err = await turn(service, OneShotRequest("count", "json", schema=SCHEMA))
+    summary = json.loads(out)
+    assert summary["output"] == {"n": 1}
+    assert summary["usage"] == {"input": 21, "output": 9, "cached": 0}
+    assert summary["text"] == '{"n": 1}'
+    assert code == 0
+    assert "n: must be of type integer" in service.submitted[2].content
+    assert "asking the model again" in err
+    assert len(service.sessions_by_id) == 1
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+async def test_answer_without_the_schema_is_an_error(
+    service: MemoryService, output: OutputFormat
+) -> None:
+    service.replies = ["no", "no", "no", '{"n": 1}']
+    code, out, err = await turn(service, OneShotRequest("count", output, schema=SCHEMA))
+    assert code == 1
+    assert "(bad-output)" in err
+    if output == "text":
+        assert out == ""
+    else:
+        summary = json.loads(out)
+        assert summary["output"] is None
+        assert summary["success"] is False
+        assert summary["error"]["code"] == "bad-output"
+    assert len(service.submitted) == 3
+
+
+async def test_blocked_model_is_not_asked_for_the_schema(service: MemoryService) -> None:
+    code, out, _ = await turn(service, OneShotRequest("signal BLOCKED why", schema=SCHEMA))
+    assert (code, out) == (3, "")
+    assert len(service.submitted) == 1
 
 
 async def test_stream_json_prints_one_event_per_line(service: MemoryService) -> None:

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 26); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 27); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -888,6 +888,7 @@ export interface ToolResultedEvent {
   cut_bytes?: number
   file?: string | null
   kind?: "read" | "search" | "edit" | "delete" | "move" | "execute" | "fetch" | "delegate" | "plan" | "ask" | "think" | "other"
+  is_denied?: boolean
 }
 
 export interface ToolStartEvent {
