@@ -5,7 +5,8 @@ from pathlib import Path
 
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation, plural, t
-from agent.text.text_document import decode, diff
+from agent.text.notebook import open_cells
+from agent.text.text_document import Document, TextFormat, decode, diff
 from agent.text.visible import escape_line
 from agent.undo.blob_store import BlobStore
 from agent.undo.ledger import Direction, PathChange, ReversalResult
@@ -95,17 +96,19 @@ def _difference(
     if is_same_state(before, after):
         modes = [f"{state.mode or 0:o}" for state in (before, after) if state]
         return f"--- {name}\n+++ {name}\n@@ mode {' -> '.join(modes)} @@"
-    texts = [_text(state, blobs, path) for state in (before, after)]
-    if texts[0] is None or texts[1] is None:
+    old, new = (_document(state, blobs, path) for state in (before, after))
+    if old is None or new is None:
         return f"--- {name}\n+++ {name}\n@@ not shown: not a text, or no longer kept @@"
-    return diff(name, texts[0], texts[1])
+    cells = diff(name, open_cells(old, path).text, open_cells(new, path).text)
+    # Without a change of its cells, a notebook differs in an output or in its metadata.
+    return cells or diff(name, old.text, new.text)
 
 
-def _text(state: FileState | None, blobs: BlobStore, path: Path) -> str | None:
+def _document(state: FileState | None, blobs: BlobStore, path: Path) -> Document | None:
     if state is None:
-        return ""
+        return Document("", TextFormat())
     if state.kind == "link":
-        return f"link to {state.value}\n"
+        return Document(f"link to {state.value}\n", TextFormat())
     try:
         data = blobs.get(state.value)
         if (
@@ -114,7 +117,7 @@ def _text(state: FileState | None, blobs: BlobStore, path: Path) -> str | None:
             and blobs.name(current) == state.value
         ):
             data = current
-        return decode(data, path).text if data is not None else None
+        return decode(data, path) if data is not None else None
     except ToolError:
         return None
 

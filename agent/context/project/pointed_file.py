@@ -8,6 +8,8 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.safe_open import open_regular
 from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
+from agent.text.notebook import open_cells
+from agent.text.text_document import Document, TextFormat
 
 FileKind = Literal["folder", "picture", "text", "binary"]
 
@@ -51,7 +53,8 @@ def read_pointed_file(path: Path) -> PointedFile:
         return PointedFile("binary", "", note=note)
     kind = _kind(data[:_HEAD_BYTES], size)
     if kind == "text":
-        return PointedFile(kind, data.decode("utf-8", "replace"), size, size > len(data))
+        text = open_cells(Document(data.decode("utf-8", "replace"), TextFormat()), path).text
+        return PointedFile(kind, text, size, size > len(data))
     most = describe_size(MAX_PICTURE_BYTES)
     note = render_prompt("project_file_binary", path=path, size=describe_size(size), most=most)
     return PointedFile(kind, "", size, note=note)

@@ -39,6 +39,10 @@ class FileMissing(ToolError):
     """Error for a path that does not exist."""
 
 
+class FileTooLarge(ToolError):
+    """Error for a file over the limit."""
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Run blocking work in a thread and wait for it to finish, even after cancellation.
 
@@ -61,7 +65,7 @@ def read(path: Path, limit_bytes: int, rights: ReadingRights | None = None) -> b
         data = file.read(limit_bytes + 1)
         if len(data) > limit_bytes:
             size = max(os.fstat(file.fileno()).st_size, len(data))
-            raise ToolError(
+            raise FileTooLarge(
                 f"{path} has {size:,} bytes; the limit for opening files is {limit_bytes:,}."
             )
         return data

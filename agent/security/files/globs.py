@@ -4,16 +4,21 @@ Matching takes time proportional to at most the product of path and pattern leng
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from agent.errors import ToolError
 
 
-def matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
+def matches(
+    parts: Sequence[str],
+    globs: Sequence[str],
+    fits: Callable[[str, str], bool] = fnmatchcase,
+) -> bool:
     """Return whether the components of a path match the components of a pattern.
 
-    Backtracks to the last `**` only, so no pattern is slow on any path.
+    Backtracks to the last `**` only, so no pattern is slow on any path. `fits` compares a component
+    with one of the pattern.
     """
     at = n = again = 0
     last: int | None = None
@@ -21,7 +26,7 @@ def matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
         if n < len(globs) and globs[n] == "**":
             last, again = n, at
             n += 1
-        elif n < len(globs) and fnmatchcase(parts[at], globs[n]):
+        elif n < len(globs) and fits(parts[at], globs[n]):
             at, n = at + 1, n + 1
         elif last is not None:
             again += 1
@@ -41,7 +46,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 class FilePattern:
     """Glob pattern with `*` and `?` within a name, `**` for folders and `{a,b}` for alternatives.
 
-    A pattern without a slash matches a name in any folder. Raises ToolError for an invalid pattern.
+    `[ab]` matches one of these characters and also itself. A pattern without a slash matches a name
+    in any folder. Raises ToolError for an invalid pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -53,7 +59,15 @@ class FilePattern:
 
     def matches(self, parts: Sequence[str]) -> bool:
         """Return whether a path matches; `parts` are relative to the searched folder."""
-        return any(matches(parts, glob) for glob in self._globs)
+        return any(matches(parts, glob, _fits) for glob in self._globs)
+
+
+def _fits(name: str, glob: str) -> bool:
+    """Return whether a name matches, with brackets as a class or as themselves.
+
+    Frameworks use names such as `[id]`, which a model quotes in a pattern.
+    """
+    return fnmatchcase(name, glob) or ("[" in glob and fnmatchcase(name, glob.replace("[", "[[]")))
 
 
 def _alternatives(pattern: str) -> list[str]:

@@ -1,7 +1,6 @@
 """`edit_file` tool: replace text in a file and change nothing else."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +14,7 @@ from agent.security.taint.file_marks import is_marked
 from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
+from agent.text.notebook import Notebook, open_cells, with_text
 from agent.text.text_document import (
     MAX_BYTES,
     Document,
@@ -146,7 +146,8 @@ class EditFile:
         difference = diff(args["path"], before.text, after.text)
         count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"
         artifact = Artifact("diff", difference, str(path))
-        text = _describe(f"Made {count} in {path}", before.text, after.text, tolerance)
+        new_text = after.renumbered().text if isinstance(after, Notebook) else after.text
+        text = _describe(f"Made {count} in {path}", before.text, new_text, tolerance)
         result = ToolResult(text, for_user=f"Made {count} in {path}.", artifacts=(artifact,))
         return with_remarks(report.added_to(result), remark)
 
@@ -174,7 +175,7 @@ def _apply_edits(
     path: Path, edits: Sequence[Edit], unsaved: UnsavedText = _ON_DISK
 ) -> tuple[Document, Document, str]:
     """Return the file before and after the edits, and the differences that were tolerated."""
-    before = unsaved.over(decode(file_io.read(path, MAX_BYTES), path))
+    before = open_cells(unsaved.over(decode(file_io.read(path, MAX_BYTES), path)), path)
     text, tolerance = before.text, ""
     for number, edit in enumerate(edits, 1):
         try:
@@ -192,7 +193,7 @@ def _apply_edits(
     if text == before.text:
         raise ToolError(f"The edit does not change {path}; nothing was written.")
     check_edit_allowed(path, before.text, text)
-    return before, replace(before, text=text), tolerance
+    return before, with_text(before, text), tolerance
 
 
 def _edits(args: Mapping[str, Any]) -> list[Edit]:

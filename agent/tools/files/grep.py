@@ -58,7 +58,10 @@ class _GrepOptions:
 
 @dataclass(slots=True)
 class _Matches:
-    """Lines to show, the numbers of matches and files, and the files that could not be searched."""
+    """Lines to show, the numbers of matches and files, and the files that could not be searched.
+
+    `long_lines` are the files with a match in a line that is too long to be shown.
+    """
 
     lines: list[str] = field(default_factory=list)
     matches: int = 0
@@ -66,6 +69,7 @@ class _Matches:
     more: bool = False
     is_marked: bool = False
     skipped: list[str] = field(default_factory=list)
+    long_lines: list[str] = field(default_factory=list)
 
 
 class Grep:
@@ -136,9 +140,11 @@ class Grep:
         sight = VisibleFiles(self._scope, call, folder, rights)
         seeker = SearchBackend(folder, sight.root, self._program and ripgrep(sight.root))
         matches, note = await self._search(seeker, options, sight)
-        note = "\n".join(filter(None, [_skipped_text(matches.skipped), note]))
+        long_lines = _long_lines_text(matches.long_lines)
+        note = "\n".join(filter(None, [long_lines, _skipped_text(matches.skipped), note]))
         if not matches.matches:
-            return ToolResult(f"Nothing matches {args['pattern'][:200]!r}.\n{note}".rstrip())
+            what = "No line that can be shown" if matches.long_lines else "Nothing"
+            return ToolResult(f"{what} matches {args['pattern'][:200]!r}.\n{note}".rstrip())
         if matches.more:
             matches.lines.append("… (there are more; narrow the pattern, path or glob)")
         files = "1 file" if matches.files == 1 else f"{matches.files:,} files"
@@ -160,6 +166,7 @@ class Grep:
             with closing(seeker.lines(options.query)) as candidates:
                 matches = self._collect(candidates, options, sight)
             is_cut = seeker.is_cut
+            matches.long_lines += sorted(_with_long_lines(seeker, options, sight))
             if not matches.more and not seeker.stopped:
                 matches.skipped += sorted(_too_large(seeker, options, sight))
             return matches
@@ -208,6 +215,17 @@ class Grep:
         return matches
 
 
+def _with_long_lines(
+    seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
+) -> Iterator[str]:
+    """Yield the files with a match in a line that is too long to be shown."""
+    is_named = bool(options.query.name)
+    for name in seeker.long_lines:
+        path = sight.find_named(name) if is_named else sight.find(name, options.glob)
+        if path is not None and lines(path, sight.rights) is not None:
+            yield sight.display_path(path)
+
+
 def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles) -> Iterator[str]:
     """Yield the files that are too large to search, with their sizes."""
     if name := options.query.name:
@@ -227,10 +245,22 @@ def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
 
 def _skipped_text(names: list[str]) -> str:
     """Return one line that lists the files not searched; empty if there are none."""
+    return f"… (not searched: {_listed(names)})" if names else ""
+
+
+def _long_lines_text(names: list[str]) -> str:
+    """Return one line that lists the files with a match that is not shown; empty without any."""
     if not names:
         return ""
+    return (
+        f"… (it matches in a line that is too long to show: {_listed(names)}; with exec, "
+        "grep -oE '.{0,80}PATTERN.{0,80}' shows the matches)"
+    )
+
+
+def _listed(names: list[str]) -> str:
     more = f" and {len(names) - MAX_SKIPPED_SHOWN:,} more" if len(names) > MAX_SKIPPED_SHOWN else ""
-    return f"… (not searched: {', '.join(map(escape_line, names[:MAX_SKIPPED_SHOWN]))}{more})"
+    return f"{', '.join(map(escape_line, names[:MAX_SKIPPED_SHOWN]))}{more}"
 
 
 def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOptions:

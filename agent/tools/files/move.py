@@ -22,6 +22,7 @@ from agent.security.taint.file_marks import (
 )
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
+from agent.text.notebook import open_cells
 from agent.text.text_document import MAX_BYTES, decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
@@ -260,7 +261,7 @@ def _text(path: Path) -> str | None:
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None
-        return decode(file_io.read(path, MAX_BYTES), path).text
+        return open_cells(decode(file_io.read(path, MAX_BYTES), path), path).text
     except (OSError, ToolError):
         return None
 

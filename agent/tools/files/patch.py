@@ -28,6 +28,7 @@ from agent.security.taint.file_marks import (
 from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
+from agent.text.notebook import open_cells, replace_cells, with_text
 from agent.text.text_document import (
     MAX_BYTES,
     MAX_QUOTE_BYTES,
@@ -245,12 +246,13 @@ class ApplyPatch:
         path = self._place(patch, call)
         if patch.kind == "add":
             self._require_new(path)
-            return [_Change(path, None, Document(patch.content, TextFormat()))]
+            added = replace_cells(None, path, patch.content)
+            return [_Change(path, None, added or Document(patch.content, TextFormat()))]
         if path.is_symlink():
             return self._of_link(path, patch, call)
         try:
             before = decode(file_io.read(path, MAX_BYTES), path)
-            before = unsaved.get(path, UnsavedText()).over(before)
+            before = open_cells(unsaved.get(path, UnsavedText()).over(before), path)
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
         if patch.kind == "delete":
@@ -261,7 +263,7 @@ class ApplyPatch:
             # The text quotes the closest lines of the file.
             exc.untrusted = is_marked(path)
             raise
-        after = replace(before, text=patched.text)
+        after = with_text(before, patched.text)
         if patch.target is None:
             return [_Change(path, before, after, regions=patched.regions)]
         target = self._target(patch.target, call)

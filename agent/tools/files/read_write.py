@@ -1,7 +1,9 @@
 """Tools `read_file`, `write_file` and `append_file`."""
 
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,12 +12,13 @@ from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
 from agent.security.files import file_io
-from agent.security.files.file_io import FileMissing, exclusive_file
+from agent.security.files.file_io import FileMissing, FileTooLarge, exclusive_file
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.marked_write import append_marked, write_marked
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
+from agent.text.notebook import Notebook, open_cells, replace_cells
 from agent.text.text_document import (
     MAX_BYTES,
     Document,
@@ -39,6 +42,7 @@ from agent.tools.files.draft_check import (
 )
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.nested_instructions import nested_instructions
+from agent.tools.files.notebook_outputs import ShownOutputs, outputs_within
 from agent.tools.files.unsaved_text import (
     UnsavedText,
     read_unsaved,
@@ -58,7 +62,7 @@ _CONTENT = parameters(path="string", content="string")
 
 
 class ReadFile:
-    """Tool that reads a text file, or the text of a PDF, as numbered lines.
+    """Tool that reads a text file, the text of a PDF or the cells of a notebook as numbered lines.
 
     The lines are `line_start` to `line_end`.
     """
@@ -104,6 +108,9 @@ class ReadFile:
             data = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES, rights))
         except FileMissing as exc:
             raise self._scope.missing(path, call) from exc
+        except FileTooLarge as exc:
+            command = f"sed -n 1,200p {shlex.quote(str(path))}"
+            raise ToolError(f"{exc} Read parts of it with exec: {command}") from exc
         if media_type := sniff_image_type(data[:16]):
             self.views.record_view(call.session, path, view_stamp)
             return _picture(data, media_type, path)
@@ -114,24 +121,38 @@ class ReadFile:
         if unsaved.text is not None:
             self.views.record_unsaved(call.session, path, unsaved.text)
             text = unsaved.text
+        document = open_cells(Document(text, TextFormat()), path)
+        text = document.text
+        about = ""
+        if isinstance(document, Notebook):
+            about = render_prompt("notebook", count=len(document.cells))
         lines = lines_of(text)
         if not lines:
-            return with_remarks(ToolResult(f"{path} is empty."), unsaved.remark)
+            return with_remarks(ToolResult(f"{path} is empty. {about}".rstrip()), unsaved.remark)
         start = int(args.get("line_start", 1))
         first = min(max(1, len(lines) + 1 + start if start < 0 else start), len(lines))
         last = min(max(first, int(args.get("line_end", len(lines)))), len(lines))
         rules = await file_io.in_thread(
             lambda: nested_instructions(path, call, self.views, self._scope)
         )
-        room = self.output_limit_bytes - len(rules.encode("utf-8", "replace"))
+        room = self.output_limit_bytes - len(f"{rules}{about}".encode("utf-8", "replace"))
         if not is_pdf:
             torn += _line_ends(text, with_last=last == len(lines))
-        body = self._number_lines(lines, first, last, room) + torn + rules
+        outputs = ShownOutputs()
+        if isinstance(document, Notebook):
+            outputs = outputs_within(document, path, first, last, room // 2)
+            torn += f"\n{about}"
+        body, end = self._number_lines(lines, first, last, room - outputs.size_bytes)
+        if isinstance(document, Notebook) and end < last:
+            outputs = outputs_within(document, path, first, end, room // 2)
+        body += outputs.text + torn + rules
         summary = f"{path}: lines {first} to {last} of {len(lines)}"
         taint = UNTRUSTED if is_marked(path) else NOTHING
-        return with_remarks(ToolResult(body, for_user=summary, taint=taint), unsaved.remark)
+        result = ToolResult(body, for_user=summary, taint=taint, images=tuple(outputs.images))
+        return with_remarks(result, unsaved.remark)
 
-    def _number_lines(self, lines: list[str], first: int, last: int, room: int) -> str:
+    def _number_lines(self, lines: list[str], first: int, last: int, room: int) -> tuple[str, int]:
+        """Return the lines that fit, and the number of the last of them."""
         width = len(str(last))
         numbered: list[str] = []
         for number in range(first, min(last, first + LINE_LIMIT - 1) + 1):
@@ -148,11 +169,11 @@ class ReadFile:
             numbered.append(
                 f"… (lines {first} to {end} of {len(lines)}; read on with line_start={end + 1})"
             )
-        return "\n".join(numbered)
+        return "\n".join(numbered), end
 
 
 class WriteFile:
-    """Tool that writes exactly `content` to a file.
+    """Tool that writes exactly `content` to a file; to a notebook, also cells as they are read.
 
     An existing file keeps its mode, its encoding and, unless `content` contains CRLF, its CRLF line
     endings.
@@ -196,13 +217,12 @@ class WriteFile:
         # The person has seen the diff: do not reject an approved call when the turn resumes.
         if old is not None and (old.text or unsaved.text) and not call.resumed:
             self._refuse_unread(path, call.session, unsaved)
-        old = unsaved.over(old) if old else None
-        content = _with_line_ends_of(old, args["content"])
-        check_edit_allowed(path, old.text if old else "", content)
-        draft = Draft(path, old.text if old else None, content)
+        old, new = _rewritten(path, unsaved.over(old) if old else None, args["content"])
+        check_edit_allowed(path, old.text if old else "", new.text)
+        draft = Draft(path, old.text if old else None, new.text)
         with place.discreet():
             await refuse_errors(self._drafts, [draft], args, call)
-        difference = diff(args["path"], old.text if old else "", content)
+        difference = diff(args["path"], old.text if old else "", new.text)
         if old is None:
             return place.plan(creates=(path,), diff=difference)
         return place.plan(changes=(path,), diff=difference)
@@ -225,19 +245,18 @@ class WriteFile:
         def work() -> tuple[str, int, bool]:
             with exclusive_file(path):
                 save_unsaved(path, unsaved, call)
-                old = _existing(path)
-                content = _with_line_ends_of(old, args["content"])
-                check_edit_allowed(path, old.text if old else "", content)
-                data = _encode(content, old.form if old else TextFormat())
+                old, new = _rewritten(path, _existing(path), args["content"])
+                check_edit_allowed(path, old.text if old else "", new.text)
+                data = _encode(new)
                 with call.changes.file(path, data):
                     write_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
-            difference = diff(args["path"], old.text if old else "", content)
-            return difference, len(data), content != args["content"]
+            difference = diff(args["path"], old.text if old else "", new.text)
+            return difference, len(data), new.text != args["content"]
 
         old = await file_io.in_thread(lambda: _existing(path))
-        old = unsaved.over(old) if old else None
-        draft = Draft(path, old.text if old else None, _with_line_ends_of(old, args["content"]))
+        old, new = _rewritten(path, unsaved.over(old) if old else None, args["content"])
+        draft = Draft(path, old.text if old else None, new.text)
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
         difference, size, keeps_ends = await file_io.in_thread(work)
         remark = await show_change(path, call, self._views)
@@ -362,17 +381,28 @@ def _existing(path: Path) -> Document | None:
         return Document("", TextFormat())
 
 
-def _encode(content: str, form: TextFormat) -> bytes:
+def _rewritten(path: Path, old: Document | None, content: str) -> tuple[Document | None, Document]:
+    """Return the document to overwrite and the new one, both as texts of the same kind."""
+    if (cells := replace_cells(old, path, content)) is not None:
+        return open_cells(old, path) if old else None, cells
+    form = old.form if old else TextFormat()
+    return old, Document(_with_line_ends_of(old, content), form)
+
+
+def _encode(document: Document) -> bytes:
     """Encode in the file's encoding; use UTF-8 if it lacks a character."""
-    if form.is_legacy:
+    if document.form.is_legacy:
         with suppress(ToolError):
-            return form.encode(content)
-        form = TextFormat()
-    return Document(content, form).encode()
+            return document.encode()
+        document = replace(document, form=TextFormat())
+    return document.encode()
 
 
 def _appendable(path: Path) -> Document | None:
-    return decode(file_io.read(path, MAX_BYTES), path) if file_io.kind(path) else None
+    document = decode(file_io.read(path, MAX_BYTES), path) if file_io.kind(path) else None
+    if document is not None and isinstance(open_cells(document, path), Notebook):
+        raise ToolError(f"{path} is a notebook; add a cell with edit_file or apply_patch.")
+    return document
 
 
 def _longer(path: Path, old: Document | None, content: str) -> Draft:

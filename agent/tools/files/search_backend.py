@@ -27,6 +27,7 @@ from agent.tools.child_process import ENVIRONMENT, program
 T = TypeVar("T")
 
 _RECORD_LIMIT_BYTES = 4_000_000
+_RECORD_BEGINNING_BYTES = 65_536
 _MAX_ERROR_CHARS = 300
 # No settings of a person, neither by file nor by environment. `.gitignore` files in the searched
 # folder apply; those above it are read by `Ignores`. `--no-ignore-dot` disables `.ignore`, and
@@ -80,6 +81,8 @@ class SearchBackend:
         self.stopped = False
         # Part of the tree could not be searched; known at the end.
         self.is_cut = False
+        # Files with a matching line that is too long to be passed on.
+        self.long_lines: set[str] = set()
         self._lock = Lock()
 
     def use_stand_in(self) -> bool:
@@ -142,7 +145,10 @@ class SearchBackend:
             pid = process.pid if argv[0] == self._program else None
             for record in _split_records(process.stdout, end, pid):
                 has_records = True
-                yield record
+                if record.is_cut:
+                    self._record_long_line(record.data)
+                else:
+                    yield record.data
             errors = process.stderr.read(4 * _MAX_ERROR_CHARS).decode("utf-8", "replace")
             code = process.wait()
             if code == 2 and errors and not has_records:
@@ -158,6 +164,11 @@ class SearchBackend:
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
+
+    def _record_long_line(self, beginning: bytes) -> None:
+        """Record the file of a match of which only the beginning was stored."""
+        if (path := _path_in_beginning(beginning)) is not None:
+            self.long_lines.add(path)
 
 
 CUT = "… (left out: paths that are too deep or unreadable)"
@@ -225,8 +236,16 @@ def _start_search(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
         raise ToolError(f"The search could not be started: {exc}.") from exc
 
 
-def _split_records(stream: IO[bytes], end: bytes, pid: int | None) -> Iterator[bytes]:
-    """Yield records without their terminators, except records that are far too long.
+@frozen
+class _Record:
+    """Record of a program's output; only the beginning of one that is far too long."""
+
+    data: bytes
+    is_cut: bool = False
+
+
+def _split_records(stream: IO[bytes], end: bytes, pid: int | None) -> Iterator[_Record]:
+    """Yield records without their terminators.
 
     Raises `SearchFailed` if the process `pid` waits for something that never arrives.
     """
@@ -236,9 +255,11 @@ def _split_records(stream: IO[bytes], end: bytes, pid: int | None) -> Iterator[b
         *records, rest = (rest + data).split(end)
         for record in records:
             if not skipping:
-                yield record
+                yield _Record(record)
             skipping = False
         if len(rest) > _RECORD_LIMIT_BYTES:
+            if not skipping:
+                yield _Record(rest[:_RECORD_BEGINNING_BYTES], is_cut=True)
             rest, skipping = b"", True
 
 
@@ -277,6 +298,15 @@ def _line(record: bytes) -> MatchLine | None:
         return MatchLine(path, int(data["line_number"]), text.removesuffix("\n").removesuffix("\r"))
     except (ValueError, LookupError, TypeError):
         return None
+
+
+def _path_in_beginning(beginning: bytes) -> str | None:
+    """Return the path of a match whose JSON is incomplete; it is written before the line."""
+    _, _, rest = beginning.decode("utf-8", "replace").partition('"path":')
+    with suppress(ValueError, LookupError, TypeError):
+        data, _ = json.JSONDecoder().raw_decode(rest.lstrip())
+        return os.fsdecode(_decode_text(data)).removeprefix("./")
+    return None
 
 
 def _decode_text(data: dict[str, str]) -> bytes:

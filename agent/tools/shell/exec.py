@@ -26,6 +26,7 @@ from agent.security.sandbox.command_report import CommandReport
 from agent.security.shell.own_network import is_own_host
 from agent.security.taint.taint import PRIVATE, UNTRUSTED
 from agent.settings import ToolSettings
+from agent.text.terminal_output import TerminalOutput
 from agent.tools.base import BackgroundTask, CallContext, CommandFiles, EffectPlan, TaskOutput
 from agent.tools.call_arguments import canonical
 from agent.tools.files.workspace_scope import WorkspaceScope
@@ -38,7 +39,6 @@ from agent.tools.shell.process_registry import ProcessRegistry
 from agent.tools.shell.sandbox_remark import CommandEnd, refusal_remark
 from agent.tools.shell.sandboxed_command import CommandLine, CommandResult, SandboxedCommands
 from agent.tools.shell.session_space import SessionSpaces
-from agent.tools.shell.terminal_output import TerminalOutput
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolCall, ToolResult
 from agent.undo.recorder import Recorder

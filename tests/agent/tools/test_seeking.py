@@ -438,6 +438,26 @@ async def test_glob_results_are_the_same_with_both_programs(
         assert text.startswith("No file fits")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("app/[id]/page.tsx", ["app/[id]/page.tsx", "app/i/page.tsx"]),
+        ("app/[[]id]/*", ["app/[id]/page.tsx"]),
+        ("**/[...slug]/[a-p]*.{ts,tsx}", ["app/[...slug]/page.tsx"]),
+    ],
+)
+async def test_brackets_also_match_names_with_brackets(
+    call: CallContext, workspace: Path, program: str | None, pattern: str, names: list[str]
+) -> None:
+    for name in ("[id]", "i", "other", "[...slug]"):
+        (workspace / "app" / name).mkdir(parents=True)
+        (workspace / "app" / name / "page.tsx").write_text("needle\n")
+    text = (await glob(call, program, pattern=pattern)).for_model
+    assert sorted(text.split("\n")) == sorted(names)
+    result = await grep(call, program, pattern="needle", glob=pattern)
+    assert sorted(lines_by_file(result)) == sorted(names)
+
+
 async def test_pattern_may_be_an_absolute_path(
     call: CallContext, tree: Path, program: str | None
 ) -> None:
@@ -537,6 +557,19 @@ async def test_grep_names_unsearched_files(
     assert (
         "large.log (20 MB)" in (await grep(call, program, pattern="x", path="large.log")).for_model
     )
+
+
+async def test_match_in_a_very_long_line_is_reported(
+    call: CallContext, workspace: Path, program: str | None
+) -> None:
+    (workspace / "long.json").write_text("x" * 5_000_000 + "needle\n")
+    (workspace / "other.json").write_text("y" * 5_000_000 + "\n")
+    for path in (".", "long.json"):
+        text = (await grep(call, program, pattern="needle", path=path)).for_model
+        assert text.startswith("No line that can be shown matches 'needle'.")
+        assert "too long to show: long.json;" in text
+        assert "other.json" not in text
+    assert "Nothing matches" in (await grep(call, program, pattern="z")).for_model
 
 
 async def test_grep_works_in_a_process_with_many_open_files(

@@ -23,10 +23,10 @@ from agent.security.sandbox.base import SandboxCommand, SpawnSpec
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.taint import PRIVATE
 from agent.settings import ToolSettings
+from agent.text.terminal_output import TerminalOutput
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.shell.sandboxed_command import CommandLine, SandboxedCommands
-from agent.tools.shell.terminal_output import TerminalOutput
 from agent.types import ToolCall
 from gateway.core.messages import MessageOptions
 from gateway.presenter.text import seconds

@@ -7,6 +7,7 @@ from agent.context.project.context import ProjectContext
 from agent.context.token_budget import estimate_text
 from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
+from tests.agent.notebooks import CELLS, notebook_json
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
@@ -25,6 +26,15 @@ def test_folder_and_files_are_reported_once_until_they_change(tmp_path: Path) ->
     assert second is not None
     assert "print(2)" in second.text
     assert "a.py (8 B)" not in second.text, "the tree is the same"
+
+
+def test_notebook_is_shown_as_cells(tmp_path: Path) -> None:
+    file = tmp_path / "sales.ipynb"
+    file.write_text(notebook_json(CELLS))
+    news = ProjectContext(tmp_path, [file]).news()
+    assert news is not None
+    assert "[cell 3: code]\nframe.sum()\n" in news.text
+    assert "execution_count" not in news.text
 
 
 def test_files_outside_trusted_folders_are_untrusted(tmp_path: Path) -> None:

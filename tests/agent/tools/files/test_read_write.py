@@ -6,6 +6,7 @@ import pytest
 
 from agent.errors import ToolError
 from agent.settings import ToolSettings
+from agent.text.text_document import MAX_BYTES
 from agent.tools.base import CallContext
 from agent.tools.files.list_dir import ListDir
 from agent.tools.files.read_write import AppendFile, ReadFile, WriteFile
@@ -326,3 +327,14 @@ async def test_missing_folder_suggests_similar_names(call: CallContext, workspac
     with pytest.raises(ToolError) as caught:
         await read(call, "sorce/main.py")
     assert str(caught.value).endswith(f"does not exist. Similar: {workspace / 'source'}.")
+
+
+async def test_file_over_the_limit_names_the_command_that_reads_it(
+    call: CallContext, workspace: Path
+) -> None:
+    path = workspace / "large file.log"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(ToolError, match="limit for opening files is 20,000,000") as failure:
+        await ReadFile(ToolSettings()).run({"path": path.name}, call)
+    assert str(failure.value).endswith(f"with exec: sed -n 1,200p '{path}'")

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.settings import ToolSettings
+from agent.text.terminal_output import TerminalOutput
 from agent.tools.base import CallContext
 from agent.tools.shell.exec import Exec
-from agent.tools.shell.terminal_output import TerminalOutput
 from tests.agent.tools.conftest import Listener
 
 _SEQUENCES = (b"\x1b[1m", b"\x1b[2K", b"\x1b[G", b"\x1b]0;t\x07", b"\x1b]8;;x\x1b\\", b"\x1b(B")
