@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
+from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import exclusive_file
 from agent.security.taint.marked_write import write_marked
@@ -27,31 +28,49 @@ from agent.types import Effect, JsonSchema, Taint, ToolResult
 TEXT_LIMIT_CHARS = 2_000
 # Limit of the system prompt: text beyond it would be stored and never read.
 FILE_LIMIT_CHARS = 20_000
+# Share of the limit from which the model is asked to merge lines.
+_NEARLY_FULL_SHARE = 0.8
 # A single NUL would make the memory a binary file, which can no longer be read or extended.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DATED = re.compile(r"^- \d{4}-\d\d-\d\d: ")
 _SIGNS = " \t-*.,;:!?\"'`。，；：！？“”「」"
 _MAX_LISTED = 5
 _LIKE = 0.4
+_CHANGE = parameters(text="string?", replaces="string?")
+# Vendors reject an array without `items`.
+_SEVERAL = {"more": {"type": "array", "items": _CHANGE}}
+_ALIASES = dict.fromkeys(("fact", "content", "memory"), "text")
+
+
+@frozen
+class _MemoryChange:
+    """Line to add, to put in the place of the line that `replaces` quotes, or to remove."""
+
+    text: str
+    replaces: str
 
 
 class Remember:
-    """Tool that adds a dated line to `call.memory`, or replaces or removes such a line.
+    """Tool that adds dated lines to `call.memory`, or replaces or removes such lines.
 
-    A text that already exists is not added again.
+    Several changes are made in order, all or none. A text that already exists is not added again.
     """
 
     name: ClassVar[str] = "remember"
     traits: ClassVar[ToolTraits] = ToolTraits(
         "think",
         label=mark_for_translation("Remembering {text}"),
-        argument_aliases=dict.fromkeys(("fact", "content", "memory"), "text"),
+        argument_aliases=_ALIASES,
+        item_aliases={"more": _ALIASES},
         purpose="memory",
         only_adds=True,
     )
     effect: ClassVar[Effect] = "idempotent"
     brings: ClassVar[frozenset[Taint]] = NOTHING
-    parameters: ClassVar[JsonSchema] = parameters(text="string", replaces="string?")
+    parameters: ClassVar[JsonSchema] = {
+        **_CHANGE,
+        "properties": {**_CHANGE["properties"], **_SEVERAL},
+    }
 
     def __init__(self, settings: ToolSettings) -> None:
         self._scope = WorkspaceScope(settings)
@@ -61,50 +80,113 @@ class Remember:
         return load_prompt("tools/remember")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        text = _one_line(args["text"])
-        replaces = _one_line(args.get("replaces", ""))
-        if not text and not replaces:
-            raise ToolError("There is nothing to remember: the text is empty.")
-        if len(text) > TEXT_LIMIT_CHARS:
-            raise ToolError(
-                f"The text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
-            )
+        more = args.get("more") or []
+        has_own = "text" in args or "replaces" in args or not more
+        changes = [_parse_change(item) for item in ([args, *more] if has_own else more)]
         path = self._scope.memory(call)
-        return ToolResult(await file_io.in_thread(lambda: _change(path, text, replaces, call)))
+        return ToolResult(await file_io.in_thread(lambda: _change_memory(path, changes, call)))
 
 
-def _change(path: Path, text: str, replaces: str, call: CallContext) -> str:
-    """Apply the change and return a description of it."""
+def _parse_change(item: Mapping[str, Any]) -> _MemoryChange:
+    text, replaces = _one_line(item.get("text", "")), _one_line(item.get("replaces", ""))
+    if not text and not replaces:
+        raise ToolError("There is nothing to remember: the text is empty.")
+    if len(text) > TEXT_LIMIT_CHARS:
+        raise ToolError(
+            f"The text has {len(text):,} characters; keep it under {TEXT_LIMIT_CHARS:,}."
+        )
+    return _MemoryChange(text, replaces)
+
+
+def _change_memory(path: Path, changes: Sequence[_MemoryChange], call: CallContext) -> str:
+    """Make the changes and return a description of them. Raises `ToolError`: then none is made."""
     # Two chats of one person may write to the memory at the same time.
     with exclusive_file(path):
         old = _read_memory(path)
-        lines = old.text.split("\n")
-        is_stored = bool(text) and any(_fact(line) == text for line in lines)
-        place = _place(lines, replaces, is_stored=is_stored) if replaces else None
+        edit = _MemoryEdit(old.text, changes)
+        results = []
+        for number, change in enumerate(changes, 1):
+            try:
+                results.append(edit.make(change))
+            except ToolError as exc:
+                if len(changes) == 1:
+                    raise
+                raise ToolError(f"Change {number} of {len(changes)}: {exc}") from exc
+        text = edit.text
+        if text != old.text:
+            _write(path, Document(text, old.form), len(old.text), call)
+    return "\n".join([*results, *_fullness(len(text))])
+
+
+class _MemoryEdit:
+    """Edit of a memory's text by the changes of one call.
+
+    Each change quotes a line as it was before the call: a line that merges others contains their
+    words.
+    """
+
+    def __init__(self, text: str, changes: Sequence[_MemoryChange]) -> None:
+        self._lines = text.split("\n")
+        self._facts = {_fact(line) for line in self._lines}
+        self._replacements: dict[int, list[str]] = {}
+        self._additions: list[str] = []
+        texts = {change.text for change in changes if change.text}
+        # After a crash a call is repeated: then the lines that it removes are gone, too, and its
+        # own lines may contain their words.
+        self._is_repeated = bool(texts) and self._facts.issuperset(texts)
+        self._replaceable = ["" if _fact(line) in texts else line for line in self._lines]
+
+    @property
+    def text(self) -> str:
+        lines = [
+            new_line
+            for n, line in enumerate(self._lines)
+            for new_line in self._replacements.get(n, [line])
+        ]
+        if not self._additions:
+            return "\n".join(lines)
+        if lines[-1]:
+            lines.append("")
+        return "\n".join([*lines[:-1], *self._additions, ""])
+
+    def make(self, change: _MemoryChange) -> str:
+        """Make one change and return a description of it. Raises `ToolError`."""
+        text = change.text
+        is_stored = text in self._facts and bool(text)
+        place = None
+        if change.replaces:
+            place = _place(
+                self._replaceable, change.replaces, is_stored=is_stored or self._is_repeated
+            )
+        if place is None and not text:
+            return "That line is not remembered any more."
         if place is None and is_stored:
             return "That is remembered already."
         line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
-        old_fact = ""
+        self._facts.add(text)
         if place is None:
-            if lines[-1]:
-                lines.append("")
-            lines.insert(-1, line)
-        else:
-            old_fact = _fact(lines[place])
-            if old_fact == text:
-                return "That is remembered already."
-            lines[place : place + 1] = [line] if text and not is_stored else []
-        _write(path, Document("\n".join(lines), old.form), call)
-    if not old_fact:
-        return "Remembered."
-    return f"{'Replaced' if text else 'Forgotten'}: {old_fact}"
+            self._additions.append(line)
+            return "Remembered."
+        old_fact = _fact(self._lines[place])
+        if place in self._replacements:
+            raise ToolError(f"Another change replaces this line already: {old_fact}")
+        self._replacements[place] = [line] if text and not is_stored else []
+        return f"{'Replaced' if text else 'Forgotten'}: {old_fact}"
 
 
-def _write(path: Path, memory: Document, call: CallContext) -> None:
-    if len(memory.text) > FILE_LIMIT_CHARS:
+def _fullness(chars: int) -> Sequence[str]:
+    """Return a request to merge lines if the memory is nearly full."""
+    if chars < FILE_LIMIT_CHARS * _NEARLY_FULL_SHARE:
+        return ()
+    return (render_prompt("memory_nearly_full", chars=f"{chars:,}", limit=f"{FILE_LIMIT_CHARS:,}"),)
+
+
+def _write(path: Path, memory: Document, chars_before: int, call: CallContext) -> None:
+    if len(memory.text) > FILE_LIMIT_CHARS and chars_before < len(memory.text):
         raise ToolError(
-            f"The memory is full ({FILE_LIMIT_CHARS:,} characters in {path.name}); clean it up "
-            "first: `replaces` with an empty text forgets a line."
+            f"The memory is full: {path.name} would have {len(memory.text):,} of "
+            f"{FILE_LIMIT_CHARS:,} characters. Merge lines that belong together in the same call: "
+            "`replaces` with an empty text forgets a line."
         )
     data = memory.encode()
     # A line approved by a person neither adds nor removes a taint mark.

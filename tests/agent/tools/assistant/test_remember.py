@@ -20,6 +20,10 @@ async def remember(call: CallContext, text: str, replaces: str = "") -> str:
     return (await Remember(ToolSettings()).run(args, call)).for_model
 
 
+async def change(call: CallContext, *changes: dict[str, str]) -> str:
+    return (await Remember(ToolSettings()).run({"more": list(changes)}, call)).for_model
+
+
 def facts(call: CallContext) -> list[str]:
     return [
         re.sub(r"^- \d{4}-\d\d-\d\d: ", "", line) for line in call.memory.read_text().split("\n")
@@ -203,3 +207,69 @@ async def test_full_memory_can_be_cleaned_up(call: CallContext) -> None:
     await remember(call, "", "tea")
     await remember(call, "x")
     assert facts(call)[1:] == ["x", ""]
+
+
+async def test_lines_are_merged_in_one_call(three: CallContext) -> None:
+    merge = (
+        {"text": "lives in Lisbon, works at Acme there", "replaces": "lives in Lisbon."},
+        {"text": "", "replaces": "works at acme"},
+        {"text": "has a cat"},
+    )
+    said = await change(three, *merge)
+    assert said.split("\n") == [
+        "Replaced: Lives in Lisbon.",
+        "Forgotten: works at Acme in Lisbon",
+        "Remembered.",
+    ]
+    assert facts(three)[2:] == [
+        "lives in Lisbon, works at Acme there",
+        "喜欢喝绿茶。",
+        "has a cat",
+        "",
+    ]
+    # A repeated call, as after a crash, changes nothing.
+    before = three.memory.read_bytes()
+    assert "not remembered any more" in await change(three, *merge)
+    assert three.memory.read_bytes() == before
+
+
+async def test_own_text_comes_before_further_changes(call: CallContext) -> None:
+    args = {"text": "one", "more": [{"text": "two"}]}
+    await Remember(ToolSettings()).run(args, call)
+    assert facts(call) == ["one", "two", ""]
+
+
+async def test_failing_change_leaves_the_memory_unchanged(three: CallContext) -> None:
+    before = three.memory.read_bytes()
+    with pytest.raises(ToolError, match=r"Change 2 of 2: No remembered line"):
+        await change(three, {"text": "has a cat"}, {"replaces": "zzz"})
+    assert three.memory.read_bytes() == before
+
+
+async def test_line_is_replaced_once_in_a_call(three: CallContext) -> None:
+    with pytest.raises(ToolError, match="Another change replaces this line"):
+        await change(three, {"replaces": "喜欢喝绿茶"}, {"text": "x", "replaces": "喜欢喝绿茶"})
+
+
+async def test_limit_applies_to_the_result_of_all_changes(call: CallContext) -> None:
+    call.memory.parent.mkdir()
+    line = "- 2026-01-01: tea\n"
+    call.memory.write_text("日" * (FILE_LIMIT_CHARS - 20) + f"\n{line}")
+    await change(call, {"text": "cha"}, {"replaces": "tea"})
+    assert facts(call)[1:] == ["cha", ""]
+
+
+async def test_memory_over_the_limit_may_shrink(call: CallContext) -> None:
+    call.memory.parent.mkdir()
+    call.memory.write_text("日" * (FILE_LIMIT_CHARS + 500) + "\n- 2026-01-01: tea\n")
+    await remember(call, "", "tea")
+    assert facts(call)[1:] == [""]
+
+
+async def test_nearly_full_memory_asks_to_merge_lines(call: CallContext) -> None:
+    request = "[memory is at 16,000 of 20,000 characters: merge lines"
+    line = "- 2026-01-01: x\n"
+    call.memory.parent.mkdir()
+    call.memory.write_text("y" * (16_000 - 2 - 2 * len(line)) + "\n")
+    assert await remember(call, "x") == "Remembered."
+    assert request in await remember(call, "zz")
