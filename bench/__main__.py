@@ -36,6 +36,7 @@ PARTS = (
     "policy",
     "agents",
     "sandbox",
+    "daily",
     "undo",
     "mcp",
     "lsp",

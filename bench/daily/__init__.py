@@ -1,0 +1,1 @@
+"""Command lines of daily work, and the project and the places in which they run."""
