@@ -146,7 +146,10 @@ class Agent(Generic[DepsT]):
         self._making = threading.Lock()
         folder = Path(workspace).expanduser().resolve()
         self.workspace = Workspace(
-            folder, self.settings.trusted_folders, is_all_project=self.settings.project
+            folder,
+            self.settings.trusted_folders,
+            is_all_project=self.settings.project,
+            worktrees=self.settings.worktrees,
         )
         self._added = tuple(
             FolderAccess(Path(each).expanduser().resolve(), is_writable=True) for each in add_dirs

@@ -9,6 +9,7 @@ from agent.records import frozen
 from agent.security.local_services import OwnServices
 from agent.security.sandbox.base import Limits, Sandbox
 from agent.security.sandbox.unconfined import Unconfined
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.types import ReasoningEffort
 
 
@@ -132,9 +133,11 @@ class AgentSettings:
     `effort` says how hard models think; None means each model's default. `secrets` are values
     that never appear in an event, result or message, like the models' keys; ordinary words are not
     redacted (see `agent.security.secret_values`). Content of projects in `trusted_folders` counts
-    as the owner's text; elsewhere, and outside of the workspace, it counts as a stranger's. With
-    `watch`, a turn reports which files of its folder change while it runs, by any cause. `project`:
-    the workspace is a project; the model sees its tree and instructions for work on code.
+    as the owner's text, and so does that of their recorded `worktrees`; elsewhere, and outside of
+    the workspace, it counts as a stranger's. New worktrees are created in `worktrees_parent` (None:
+    beside the repository). With `watch`, a turn reports which files of its folder change while it
+    runs, by any cause. `project`: the workspace is a project; the model sees its tree and
+    instructions for work on code.
     """
 
     max_iterations: int = 200
@@ -146,6 +149,8 @@ class AgentSettings:
     subagents: SubagentLimits = field(default_factory=SubagentLimits)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     trusted_folders: tuple[Path, ...] = ()
+    worktrees: WorktreeRecord | None = None
+    worktrees_parent: Path | None = None
     lsp: LspSettings = field(default_factory=LspSettings)
     watch: bool = False
     project: bool = False

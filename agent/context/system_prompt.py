@@ -17,6 +17,7 @@ from agent.security.taint.file_marks import FolderTimes
 from agent.security.taint.origin import TrustedOrigins, is_unconfirmed, unconfirmed_notice
 from agent.security.taint.prompt_file import MAX_CHARS, PromptFiles, PromptText
 from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.types import Taint
 
 _SHARED = ("IDENTITY.md", "AGENT.md", "SOUL.md")
@@ -48,11 +49,16 @@ class Workspace:
     """
 
     def __init__(
-        self, folder: Path, trusted: Sequence[Path] = (), *, is_all_project: bool = False
+        self,
+        folder: Path,
+        trusted: Sequence[Path] = (),
+        *,
+        is_all_project: bool = False,
+        worktrees: WorktreeRecord | None = None,
     ) -> None:
         self.folder = folder
         self._is_all_project = is_all_project
-        self.origin = TrustedOrigins((folder.resolve(), *trusted))
+        self.origin = TrustedOrigins((folder.resolve(), *trusted), worktrees)
         self._instructions = Instructions(folder, self.origin)
         self._files = PromptFiles()
         # Strings, because this runs every turn and `Path` is several times slower.

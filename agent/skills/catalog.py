@@ -14,7 +14,8 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.safe_open import open_regular
 from agent.security.taint.file_marks import OpenFileMark, mark_level
-from agent.security.taint.origin import is_in
+from agent.security.taint.origin import TrustedOrigins, is_in
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.skills.definition import Skill, read_skill
 from agent.text import frontmatter
 
@@ -55,7 +56,8 @@ class SkillPaths:
     """Locations of skills: the person's home (`user`), Kore's folder (`own`) and the assistant's
     `workspace`.
 
-    Skills of a project count only in `trusted` folders. `further` are the folders of plugins.
+    Skills of a project count only in `trusted` folders and their recorded `worktrees`. `further`
+    are the folders of plugins.
     """
 
     user: Path
@@ -63,6 +65,7 @@ class SkillPaths:
     workspace: Path
     trusted: tuple[Path, ...] = ()
     further: tuple[Path, ...] = ()
+    worktrees: WorktreeRecord | None = None
 
     def folders(self, root: Path | None) -> list[SkillFolder]:
         """Return the folders in rising precedence: plugins, the person, the workspace, the
@@ -71,8 +74,9 @@ class SkillPaths:
         own += [self.own / "skills", *self._of(self.workspace), self.workspace / "skills"]
         folders = [SkillFolder(folder, follows_links=False) for folder in self.further]
         folders += map(SkillFolder, own)
+        origin = TrustedOrigins(self.trusted, self.worktrees)
         for project in reversed(project_folders(root, self.user)) if root is not None else ():
-            if is_in(project, self.trusted) and project != self.workspace:
+            if origin.is_own(project) and project != self.workspace:
                 folders += [
                     SkillFolder(folder, follows_links=False, within=project)
                     for folder in self._of(project)

@@ -13,7 +13,8 @@ from agent.records import frozen
 from agent.security.files.paths import normalize_filename
 from agent.security.files.safe_open import open_regular
 from agent.security.taint.file_marks import MarkLevel, OpenFileMark, mark_level
-from agent.security.taint.origin import is_in, unconfirmed_notice
+from agent.security.taint.origin import TrustedOrigins, unconfirmed_notice
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.subagents.definition import BUILT_IN, SubagentDefinition, read_definition
 from agent.text import frontmatter
 from agent.text.visible import hidden_character
@@ -63,14 +64,15 @@ class Source:
 class CatalogPaths:
     """Folders with agents: `user` is the person's home folder, `own` Kore's.
 
-    Definitions in `trusted` folders also count as the person's own. `further` folders came with
-    plugins, so their definitions are not trusted.
+    Definitions in `trusted` folders and their recorded `worktrees` also count as the person's own.
+    `further` folders came with plugins, so their definitions are not trusted.
     """
 
     user: Path
     own: Path
     trusted: tuple[Path, ...] = ()
     further: tuple[Path, ...] = ()
+    worktrees: WorktreeRecord | None = None
 
     def sources(self, root: Path | None) -> list[Source]:
         """Return the folders in ascending precedence.
@@ -80,7 +82,7 @@ class CatalogPaths:
         sources = [*_home_sources(self)]
         folders = {source.folder for source in sources}
         for folder in reversed(project_folders(root, self.user)) if root is not None else ():
-            trusted = is_in(folder, self.trusted)
+            trusted = TrustedOrigins(self.trusted, self.worktrees).is_own(folder)
             own = (Source(folder / program / "agents", trusted) for program in PROGRAMS)
             sources += [source for source in own if source.folder not in folders]
         return sources

@@ -134,6 +134,14 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_worktree(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--worktree",
+        metavar="NAME",
+        help="work in this git worktree of the project, which is created if needed",
+    )
+
+
 def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -185,6 +193,7 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allowed-tools", metavar="A,B", help="allow only these tools")
     add("--disallowed-tools", metavar="A,B", help="allow all tools except these")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    _add_worktree(parser)
     _add_folders(parser)
     add("--trust", action="store_true", help="trust the project of this folder, for this run only")
     add("-f", "--file", action="append", type=Path, metavar="PATH", help="attach this file")
@@ -640,6 +649,7 @@ def add_tui_arguments(parser: argparse.ArgumentParser) -> None:
     add("-s", "--session", action="append", metavar="ID", help="open this session (repeatable)")
     add("-c", "--continue", action="store_true", dest="latest", help="open the last session")
     add("--cwd", type=Path, metavar="DIR", help="work in this folder")
+    _add_worktree(parser)
     _add_folders(parser)
     add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
     add("--agent", metavar="NAME", help="use this agent (`kore agents list`)")

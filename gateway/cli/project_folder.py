@@ -12,7 +12,7 @@ from agent.security.redaction import Redactor
 from agent.security.taint.file_marks import unmark
 from agent.text.visible import escape_invisible, escape_line
 from gateway.access.added_folders import named_folder
-from gateway.cli.folders import current_folder
+from gateway.cli.folders import current_folder, data_dir_of
 from gateway.cli.output import tell
 from gateway.cli.settings import settings_of, sources_of
 from gateway.config import Settings, editing
@@ -32,7 +32,7 @@ from gateway.config.references import read_secrets
 from gateway.config.secret_keys import shortened
 from gateway.ops.working_place import WorkingPlace, find_place, limit_to_trust
 from gateway.runtime.paths import DataDir
-from gateway.turns.agents.profiles import origin_of
+from gateway.turns.agents.profiles import origin_of, worktrees_of
 
 _KEY = ("security", "trusted_folders")
 # Number of stored answers.
@@ -79,10 +79,11 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
 
 def _add_to_configuration(args: argparse.Namespace, folder: Path) -> bool:
     """Add the folder to the configuration; return False if its files are already trusted."""
-    if origin_of(settings_of(args)).is_own(folder):
+    home = data_dir_of(args)
+    if origin_of(settings_of(args), home).is_own(folder):
         return False
     change_folders(args, lambda folders: [*folders, str(folder)])
-    if not origin_of(settings_of(args)).is_own(folder):
+    if not origin_of(settings_of(args), home).is_own(folder):
         raise KoreError(
             t("security.trusted_folders is also set elsewhere, which takes precedence"),
             hint=t("`kore config list` shows where"),
@@ -132,11 +133,12 @@ def choose_place(
 ) -> tuple[WorkingPlace | None, Settings]:
     """Return the place of `--cwd` or of the current folder, and the settings after a question.
 
-    The place is None without a project. In a terminal, a person is asked once whether to trust it;
-    if this run `trusts` the place, nobody is asked and nothing is stored. Raises `ConfigError`.
+    With `--worktree`, it is in that worktree. The place is None without a project. In a terminal, a
+    person is asked once whether to trust it; if this run `trusts` the place, nobody is asked and
+    nothing is stored. Raises `ConfigError` and `WorktreeError`.
     """
     is_chosen = args.cwd is not None
-    is_here = is_chosen or settings.agent.start_in != "workspace"
+    is_here = is_chosen or args.worktree is not None or settings.agent.start_in != "workspace"
     place = None
     if is_here:
         folder = existing_folder(args.cwd) if is_chosen else current_folder().resolve()
@@ -144,13 +146,28 @@ def choose_place(
     if place is None and trusts:
         raise ConfigError(t("--trust: no project here"), hint=t("name its folder with --cwd DIR"))
     if place is None:
+        if args.worktree is not None:
+            raise ConfigError(
+                t("--worktree {name}: {folder} is not a project", name=args.worktree, folder=folder)
+            )
         return None, settings
+    if (main := origin_of(settings, home).adopt(place.workspace)) is not None:
+        tell(t("Trusted: this is a worktree of {folder}.", folder=escape_line(str(main))))
     is_wider = place.workspace != place.folder
     if trusts:
         settings = _with_trust_for_this_run(args, settings, home, place.workspace)
     elif may_ask and (is_wider or not is_chosen):
         settings = with_trust(args, settings, home, place.workspace)
-    return limit_to_trust(place, settings, is_chosen=is_chosen), settings
+    place = limit_to_trust(place, settings, home, is_chosen=is_chosen)
+    if args.worktree is not None:
+        worktree = worktrees_of(settings, home).open(place.workspace, args.worktree)
+        place = place.in_checkout(worktree.folder)
+    return place, settings
+
+
+def is_folder_chosen(args: argparse.Namespace) -> bool:
+    """Return whether the person chose the folder, also for a session from another one."""
+    return args.cwd is not None or args.worktree is not None
 
 
 def existing_folder(path: Path) -> Path:
@@ -177,7 +194,7 @@ def with_trust(
 
     The question needs a terminal. Raises `ConfigError`.
     """
-    if origin_of(settings).is_own(folder) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if origin_of(settings, home).is_own(folder) or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return settings
     if home.root.resolve().is_relative_to(folder) or str(folder) in _declined(home):
         return settings

@@ -114,6 +114,14 @@ COMMANDS = {
         group="Work",
         takes_time=True,
     ),
+    "worktree": ChatCommand(
+        "worktree",
+        mark_for_translation("work in a git worktree: list, NAME, merge NAME, remove NAME, leave"),
+        "worktrees.answer_worktree",
+        group="Work",
+        takes_time=True,
+        audience="owner",
+    ),
     "tools": ChatCommand(
         "tools",
         mark_for_translation("list the tools available here"),

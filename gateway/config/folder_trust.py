@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent.security.files.safe_open import open_regular
+from agent.security.taint.worktree_record import WorktreeRecord
 from gateway.config.atomic_write import write_atomic
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_object
 
@@ -52,14 +53,20 @@ def digest_of(data: bytes) -> str:
 def read_trusted(path: Path, home: Path) -> bytes | None:
     """Return the file's content if it is unchanged since it was trusted.
 
-    Raises `ConfigError`. Callers use these bytes and do not open the file again, because it may
-    have changed since.
+    In a recorded worktree, the content that was trusted in the main checkout counts, too. Raises
+    `ConfigError`. Callers use these bytes and do not open the file again, because it may have
+    changed since.
     """
     digests = read_object(home / FILE) or {}
     data = content(path) if digests else None
-    return (
-        data if data is not None and digests.get(str(path.resolve())) == digest_of(data) else None
-    )
+    if data is None:
+        return None
+    real, current_digest = path.resolve(), digest_of(data)
+    if digests.get(str(real)) == current_digest:
+        return data
+    counterpart = WorktreeRecord(home).in_repository(real)
+    is_same = counterpart is not None and digests.get(str(counterpart)) == current_digest
+    return data if is_same else None
 
 
 def is_trusted(path: Path, home: Path) -> bool:

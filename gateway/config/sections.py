@@ -71,6 +71,15 @@ class AgentSection(Section):
             "the folder with the prompt files, where tools work", widens_access=True, is_path=True
         ),
     ] = Path("~/.kore/workspace")
+    worktrees: Annotated[
+        Path | None,
+        Setting(
+            "the folder for git worktrees; null: beside the repository, in `NAME.worktrees`",
+            see="worktrees.md",
+            widens_access=True,
+            is_path=True,
+        ),
+    ] = None
     max_iterations: Annotated[
         Whole, Setting("model calls in one turn", reload="at_once", is_harmless=True)
     ] = 200

@@ -43,6 +43,11 @@ class WorkingPlace:
             command=f"kore trust {shlex.quote(root)}",
         )
 
+    def in_checkout(self, root: Path) -> "WorkingPlace":
+        """Return the same place in another checkout of the repository, or its root."""
+        folder = root / self.folder.relative_to(self.workspace)
+        return WorkingPlace(root, folder if folder.is_dir() else root)
+
     @property
     def session_folder(self) -> SessionFolder:
         start_folder = None if self.folder == self.workspace else str(self.folder)
@@ -56,15 +61,17 @@ def chosen_place(settings: Settings, home: DataDir, folder: Path) -> WorkingPlac
     """Return a folder (a real path) that the person chose, without asking about trust."""
     place = find_place(settings, home, folder, is_chosen=True)
     assert place is not None, "a chosen folder is a place"
-    return limit_to_trust(place, settings, is_chosen=True)
+    return limit_to_trust(place, settings, home, is_chosen=True)
 
 
-def limit_to_trust(place: WorkingPlace, settings: Settings, *, is_chosen: bool) -> WorkingPlace:
+def limit_to_trust(
+    place: WorkingPlace, settings: Settings, home: DataDir, *, is_chosen: bool
+) -> WorkingPlace:
     """Return the place without the repository where that would exceed the person's trust.
 
     A person who trusted the folder, or chose it explicitly, did not mean the folders around it.
     """
-    origin = origin_of(settings)
+    origin = origin_of(settings, home)
     if place.workspace == place.folder or origin.is_own(place.workspace):
         return place
     if is_chosen or origin.is_own(place.folder):

@@ -14,7 +14,6 @@ from agent.security.taint.origin import (
     TrustedOrigins,
     is_in,
     is_unconfirmed,
-    lies_in,
     unconfirmed_notice,
 )
 from agent.security.taint.prompt_file import MAX_CHARS, PromptFiles, PromptText
@@ -112,7 +111,7 @@ class Instructions:
         for folder in folders:
             # Resolved once: if the folder later becomes a link, reading it fails.
             real = _real_path(folder)
-            if real is None or not lies_in(real, self._origin.own):
+            if real is None or not self._origin.covers(real):
                 continue
             path, text, level = self._of(folder, Path(real), Path(top), notices, times)
             if not text or path in used_paths:
@@ -155,7 +154,7 @@ class Instructions:
     def _linked(self, link: Path, top: Path, times: FolderTimes) -> tuple[Path, PromptText]:
         """Return the instruction file of the project that a link leads to, and its text."""
         target = linked_instructions(link, top)
-        if target is None or not lies_in(str(target.parent), self._origin.own):
+        if target is None or not self._origin.covers(str(target.parent)):
             return link, PromptText()
         # Opened without following links: what is read is at the path that was checked.
         prompt_text = self._files.read(str(target), times)
@@ -165,7 +164,7 @@ class Instructions:
     def _read_import(self, path: Path) -> str:
         """Return the text of an imported file that is as trusted as the importing file, else ''."""
         real = _real_path(path.parent)
-        if real is None or not lies_in(real, self._origin.own):
+        if real is None or not self._origin.covers(real):
             return ""
         prompt_text = self._files.read(os.path.join(real, path.name))
         return prompt_text.text if prompt_text.level == "none" else ""

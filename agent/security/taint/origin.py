@@ -6,8 +6,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.instruction_files import is_instruction_file, is_project_instructions
+from agent.security.files.git_layout import find_outer_store
+from agent.security.files.instruction_files import (
+    GIT,
+    is_instruction_file,
+    is_project_instructions,
+)
 from agent.security.taint.file_marks import MarkLevel, is_marked
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.types import Taint
 
 
@@ -16,10 +22,12 @@ class TrustedOrigins:
     """Folders whose files count as the owner's.
 
     `own` contains the workspace and the trusted folders, by their real paths. Everything else is
-    untrusted because of its location, including its name, with or without marks.
+    untrusted because of its location, including its name, with or without marks. `worktrees` count
+    like the main checkouts of their repositories.
     """
 
     own: tuple[Path, ...] = ()
+    worktrees: WorktreeRecord | None = None
 
     @property
     def personal(self) -> Path | None:
@@ -37,8 +45,44 @@ class TrustedOrigins:
         return "untrusted" in taint or not self.is_own(workspace)
 
     def is_own(self, path: Path) -> bool:
-        """Return whether the real path of a file or folder is in one of the folders."""
-        return is_in(path, self.own)
+        """Return whether the real path of a file or folder is in one of the folders.
+
+        A path that changes during the check is in none.
+        """
+        try:
+            return self.covers(os.path.realpath(path))
+        except OSError:
+            return False
+
+    def covers(self, real: str) -> bool:
+        """Return whether this real path is in one of the folders."""
+        if not self.own or self.worktrees is None or lies_in(real, self.own):
+            return lies_in(real, self.own)
+        counterpart = self.worktrees.in_repository(Path(real))
+        return counterpart is not None and is_in(counterpart, self.own)
+
+    def adopt(self, folder: Path) -> Path | None:
+        """Record a worktree that the person made with git, if its repository is trusted.
+
+        Call it where a person starts work in `folder`, a real path: that choice is what the files
+        of git cannot prove. Returns the main checkout of a newly recorded worktree. A worktree
+        whose link a command with untrusted text may have written is not recorded, and neither is
+        any other folder. May block.
+        """
+        store = find_outer_store(folder)
+        if self.worktrees is None or store is None or store.own == store.common:
+            return None
+        main = store.common.parent
+        if store.common.name != GIT or self.is_own(folder) or not self.is_own(main):
+            return None
+        if any(map(is_marked, (folder / GIT, store.own / "gitdir", store.own / "commondir"))):
+            return None
+        try:
+            self.worktrees.add(folder, main)
+        except OSError:
+            # A record that cannot be written must not stop the start: continue untrusted.
+            return None
+        return main
 
     def is_untrusted(self, path: Path) -> bool:
         """Return whether the contents of a path may be untrusted text."""

@@ -84,7 +84,7 @@ class EditorAgent:
         self._lane = idle_lane()
         self._settings = settings
         self._options = options
-        self._origin = origin_of(settings)
+        self._origin = origin_of(settings, home)
         self._client: acp.Client | None = None
         self._offer = ClientCapabilities()
         self._conversations: dict[str, EditorConversation] = {}
@@ -238,6 +238,7 @@ class EditorAgent:
 
     def _place_of(self, folder: Path) -> WorkingPlace:
         """Return the folder of an editor, with the repository around it if that is trusted."""
+        self._origin.adopt(folder)
         return chosen_place(self._settings, self._home, folder)
 
 

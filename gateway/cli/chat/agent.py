@@ -26,7 +26,7 @@ from gateway.cli.chat.service_connection import fork_session, open_connection
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import tell
 from gateway.cli.program import as_installed, preload
-from gateway.cli.project_folder import added_dirs, choose_place
+from gateway.cli.project_folder import added_dirs, choose_place, is_folder_chosen
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.settings import settings_of, sources_of
 from gateway.config import Settings
@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
             project,
             streams,
             # The warning about full access named the folder.
-            is_folder_chosen=args.cwd is not None or options.full_access is not None,
+            is_folder_chosen=is_folder_chosen(args) or options.full_access is not None,
             choose_agent=choose_agent,
             schema=schema,
             fails_on_denied=args.fail_on_denied,

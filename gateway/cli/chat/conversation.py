@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.context.project.context import ProjectContext
+from agent.errors import KoreError
+from agent.i18n import t
 from agent.providers.registry import ModelConfig, window_of, with_address
 from agent.records import frozen
-from agent.security.taint.origin import is_in
+from agent.security.taint.origin import TrustedOrigins
 from gateway.cli.chat.one_shot import DONE
 from gateway.cli.chat.project_options import project_context, project_of
 from gateway.cli.chat.service_connection import fork_session, service_opener
@@ -20,6 +22,7 @@ from gateway.cli.console.chat.repl import ReplOptions
 from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.program import program_name
+from gateway.cli.project_folder import is_folder_chosen
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import profile_models
@@ -28,7 +31,7 @@ from gateway.core.session_folder import SessionFolder
 from gateway.ops.model_catalog import offers
 from gateway.ops.working_place import WorkingPlace
 from gateway.runtime.paths import DataDir
-from gateway.turns.agents.profiles import agent_option, origin_of, skill_catalog
+from gateway.turns.agents.profiles import agent_option, origin_of, skill_catalog, worktrees_of
 
 
 @frozen
@@ -63,6 +66,17 @@ class ConsolePlaces:
         workdir = workdir_of(options, settings, project, self.home.root)
         return ConsolePlace(options, project, workdir, begin_command)
 
+    def open_worktree(self, name: str, folder: SessionFolder | None) -> ConsolePlace:
+        """Return the parts of a conversation in a worktree of a folder's repository.
+
+        The name "leave" stands for the main checkout. Raises `KoreError`.
+        """
+        if folder is None:
+            raise KoreError(t("this conversation works in no project"))
+        place = WorkingPlace(Path(folder.workspace), Path(folder.path))
+        root = worktrees_of(self.settings, self.home).enter(place.workspace, name)
+        return self.open(place.in_checkout(root).session_folder)
+
 
 async def talk(places: ConsolePlaces) -> int:
     args, options = places.args, places.options
@@ -72,14 +86,15 @@ async def talk(places: ConsolePlaces) -> int:
     if args.fork_session:
         async with connect(None) as service:
             session = await fork_session(service, session or None, options.cwd)
-    is_folder_chosen = args.cwd is not None or options.full_access is not None
+    is_chosen = is_folder_chosen(args) or options.full_access is not None
     start = ReplOptions(
         session or None,
         is_new,
         args.resume == "",
         places.open(),
-        None if is_folder_chosen else places.open,
+        None if is_chosen else places.open,
         program_name(),
+        open_worktree=places.open_worktree,
     )
     await converse(connect, start, places.home.root)
     return DONE
@@ -116,9 +131,9 @@ def workdir_of(
     root = Path(options.cwd or settings.agent.workspace)
     start_folder = None if options.start_folder is None else Path(options.start_folder)
     resolved = root.resolve()
-    origin = origin_of(settings)
+    origin = origin_of(settings, DataDir(home))
     # The workspace is not trusted here, because a model may have written its files.
-    is_trusted = is_in(resolved, origin.own[1:])
+    is_trusted = TrustedOrigins(origin.own[1:], origin.worktrees).is_own(resolved)
     own_folders = [
         home / "commands",
         *(Path.home() / name / "commands" for name in (".kodax", ".claude")),

@@ -91,7 +91,7 @@ def project_context(
     shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     clean = redactor_of(settings, os.environ).clean
     limit = int((context.max_tokens or CONTEXT_TOKENS) * FILE_SHARE)
-    origin = origin_of(settings)
+    origin = origin_of(settings, home)
     remark = _remark(root, origin)
 
     def sandbox() -> Sandbox | None:

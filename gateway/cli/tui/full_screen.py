@@ -15,6 +15,7 @@ from textual.widgets import Tab, TabbedContent
 
 from agent.errors import KoreError
 from agent.i18n import t
+from agent.security.files.file_io import in_thread
 from agent.version import VERSION
 from gateway.cli.console.chat.local_commands import (
     CHAT_COMMANDS,
@@ -255,6 +256,8 @@ class FullScreen(App[None]):
                 await self._open(event.rest)
             case "/sessions" | "/resume":
                 await self.action_open_session()
+            case "/worktree":
+                await self._add_worktree_tab(event.tab, event.rest)
             case "/export":
                 session = event.tab.conversation.session or "ID"
                 event.tab.say(f"kore sessions show {session} --html > talk.html")
@@ -293,6 +296,17 @@ class FullScreen(App[None]):
             tab.conversation.content.say(t("/help lists the commands, Ctrl-P searches them."))
         await self._tabs.add_pane(tab)
         self._bring_to_front(tab)
+
+    async def _add_worktree_tab(self, tab: SessionTab, name: str) -> None:
+        """Add a tab with a new session in a worktree of the project of a tab."""
+        open_worktree, folder = self._start.open_worktree, tab.place.options.folder
+        assert open_worktree is not None, "without it, the line is sent"
+        try:
+            place = await in_thread(lambda: open_worktree(name, folder))
+        except KoreError as exc:
+            tab.say(complaint(exc), "red")
+            return
+        await self._add_tab(None, place.options.folder)
 
     async def _open(self, session: str | None) -> None:
         if session is None:

@@ -23,7 +23,7 @@ from gateway.cli.console.chat.local_commands import (
     by_hand,
     misspelt,
 )
-from gateway.cli.console.chat.place import ConsolePlace
+from gateway.cli.console.chat.place import ConsolePlace, named_worktree
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
 from gateway.cli.console.input.pastes import Pastes
@@ -82,6 +82,7 @@ class SessionTab(TabPane):
         self.conversation = TabConversation(service, place, session, self._take)
         self.status = status
         self.place = place
+        self._opens_worktrees = start.open_worktree is not None
         self._start = start
         self._is_due = False
         self._seen_entries = 0
@@ -202,7 +203,11 @@ class SessionTab(TabPane):
         if begin is not None and shell_line is not None:
             self.say(f"! {shell_line}", "bold")
             self.run_worker(self._run(begin(shell_line, self._show_output)), group=_BY_HAND)
-        elif command in NOT_SENT or text in ("/quit", "exit", "quit"):
+        elif (
+            command in NOT_SENT
+            or text in ("/quit", "exit", "quit")
+            or (self._opens_worktrees and named_worktree(text))
+        ):
             self.post_message(self.Ordered(self, command, rest.strip()))
         elif (suggestion := misspelt(text)) is not None:
             self.say(suggestion, "yellow")

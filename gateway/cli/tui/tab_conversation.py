@@ -13,7 +13,7 @@ from agent.errors import KoreError
 from agent.events import ApprovalAsked
 from agent.records import frozen
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.chat.place import ConsolePlace
+from gateway.cli.console.chat.place import ConsolePlace, OpenWorktree
 from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.tui.feed_content import FeedContent
 from gateway.control.service import Service
@@ -41,12 +41,14 @@ class TabStart:
     `history_folder` stores the input history. `options` are those of the person's folder.
     `open_place` returns the parts of a tab that depend on the folder: the person's (None), or
     another one. Every session continues in the person's folder if that `is_folder_chosen`.
+    `open_worktree` returns the parts of a tab in a worktree; None without local folders.
     """
 
     history_folder: Path
     options: MessageOptions = MessageOptions()
     open_place: Callable[[SessionFolder | None], ConsolePlace] = lambda _: ConsolePlace()
     is_folder_chosen: bool = False
+    open_worktree: OpenWorktree | None = None
 
 
 class TabConversation:

@@ -16,7 +16,7 @@ from gateway.cli.console.chat.conversation import Connect
 from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
-from gateway.cli.project_folder import added_dirs, choose_place
+from gateway.cli.project_folder import added_dirs, choose_place, is_folder_chosen
 from gateway.cli.service_link import settings_or_last_valid
 from gateway.cli.tui.full_screen import FullScreen
 from gateway.cli.tui.tab_conversation import TabStart
@@ -50,7 +50,11 @@ async def _run_local(args: argparse.Namespace) -> int:
         agent = agent_option(home, settings, args.agent, options.cwd)
         options = replace(options, agent=agent)
     places = ConsolePlaces(args, options, settings, home, place)
-    start = TabStart(home.root, options, places.open, is_folder_chosen=args.cwd is not None)
+    start = TabStart(
+        *(home.root, options, places.open),
+        is_folder_chosen=is_folder_chosen(args),
+        open_worktree=places.open_worktree,
+    )
     return await _show(args, service_opener(settings, home), start, place)
 
 

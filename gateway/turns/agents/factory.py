@@ -11,6 +11,7 @@ from agent.providers.local_discovery import ollama_models
 from agent.providers.pool import ModelPool
 from agent.providers.registry import OFFLINE
 from agent.security.sandbox.base import Sandbox, ShowsFolders
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
 from agent.turn.hooks import Hooks
@@ -102,6 +103,8 @@ async def build_agent(
             subagents=limits_of(settings),
             secrets=secret_values(settings, os.environ),
             trusted_folders=trusted_folders(settings),
+            worktrees=WorktreeRecord(home.root),
+            worktrees_parent=settings.agent.worktrees,
             lsp=lsp_settings(settings, home.lsp, plugins),
             watch=settings.context.watch,
         ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
 from agent.security.taint.origin import TrustedOrigins
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.settings import SubagentLimits
 from agent.skills.catalog import SkillCatalog, SkillPaths, linked_skills
 from agent.subagents.catalog import CatalogPaths, SubagentCatalog
@@ -21,6 +22,7 @@ from gateway.runtime.paths import DataDir
 if TYPE_CHECKING:
     from agent.providers.pool import ModelPool
     from agent.turn.context_usage import PromptAudience
+    from agent.worktrees.project_worktrees import ProjectWorktrees
     from gateway.config import Settings
 
 # Name of the agent that answers unless another one is chosen.
@@ -39,7 +41,10 @@ PURPOSES = (
 def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
     plugins = InstalledPlugins(home.plugins).places("agents")
     further = tuple(folder for _, folder in plugins)
-    return SubagentCatalog(CatalogPaths(Path.home(), home.root, trusted_folders(settings), further))
+    paths = CatalogPaths(
+        *(Path.home(), home.root, trusted_folders(settings), further), WorktreeRecord(home.root)
+    )
+    return SubagentCatalog(paths)
 
 
 def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
@@ -53,6 +58,7 @@ def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
             workspace,
             trusted_folders(settings),
             tuple(folder for _, folder in plugins),
+            WorktreeRecord(home.root),
         )
     )
 
@@ -81,9 +87,17 @@ def _expand_path(name: str) -> Path:
     return start.joinpath(*rest)
 
 
-def origin_of(settings: "Settings") -> TrustedOrigins:
+def origin_of(settings: "Settings", home: DataDir) -> TrustedOrigins:
     """Return the origins that belong to the owner: the workspace and the trusted folders."""
-    return TrustedOrigins((settings.agent.workspace.resolve(), *trusted_folders(settings)))
+    own = (settings.agent.workspace.resolve(), *trusted_folders(settings))
+    return TrustedOrigins(own, WorktreeRecord(home.root))
+
+
+def worktrees_of(settings: "Settings", home: DataDir) -> "ProjectWorktrees":
+    # Most starts open no worktree.
+    from agent.worktrees.project_worktrees import ProjectWorktrees
+
+    return ProjectWorktrees(origin_of(settings, home), settings.agent.worktrees)
 
 
 def agent_option(home: DataDir, settings: "Settings", name: str, cwd: str | None) -> dict[str, Any]:

@@ -148,18 +148,19 @@ def test_repository_of_another_user_is_not_the_workspace(person: Path, part: Pat
 
 def test_workspace_does_not_grow_beyond_a_trusted_folder(person: Path, part: Path) -> None:
     place = _place_of(person, part)
-    limited = limit_to_trust(place, _settings(person, (part,)), is_chosen=False)
+    home = DataDir(person / ".kore")
+    limited = limit_to_trust(place, _settings(person, (part,)), home, is_chosen=False)
     assert limited == WorkingPlace(part, part, part.parent)
     assert f"kore trust {part.parent}" in limited.remark
     trusting = _settings(person, (part.parent,))
-    assert limit_to_trust(place, trusting, is_chosen=True) == place
+    assert limit_to_trust(place, trusting, home, is_chosen=True) == place
 
 
 def test_chosen_folder_grows_only_to_a_trusted_repository(person: Path, part: Path) -> None:
-    place, settings = _place_of(person, part), _settings(person)
-    assert limit_to_trust(place, settings, is_chosen=True).workspace == part
+    place, settings, home = _place_of(person, part), _settings(person), DataDir(person / ".kore")
+    assert limit_to_trust(place, settings, home, is_chosen=True).workspace == part
     # In the shell's folder, an untrusted repository is the workspace, and its files are untrusted.
-    assert limit_to_trust(place, settings, is_chosen=False) == place
+    assert limit_to_trust(place, settings, home, is_chosen=False) == place
 
 
 async def test_new_session_in_a_trusted_folder_works_in_the_trusted_repository_around_it(

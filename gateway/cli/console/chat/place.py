@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent.i18n import t
 from agent.records import frozen
 from agent.text.visible import escape_line
+from agent.worktrees.names import ACTIONS
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.control.service import Service
 from gateway.core.messages import MessageOptions
@@ -38,6 +39,18 @@ class ConsolePlace:
 
 # Returns the same parts for another folder.
 OpenPlace = Callable[[SessionFolder], ConsolePlace]
+
+
+# Returns the same parts for a worktree, given its name and the current folder.
+OpenWorktree = Callable[[str, SessionFolder | None], ConsolePlace]
+
+
+def named_worktree(text: str) -> str | None:
+    """Return the worktree that a line asks to work in; None for any other line."""
+    word, _, rest = text.strip().partition(" ")
+    name = rest.strip()
+    is_name = name and name.split()[0] not in ACTIONS
+    return name if word == "/worktree" and is_name else None
 
 
 @frozen

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rich.text import Text
@@ -11,11 +12,18 @@ from rich.text import Text
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.files.file_io import in_thread
 from agent.text.visible import escape_invisible, escape_line
 from agent.version import VERSION
 from gateway.cli.console.chat.local_commands import SessionCommands, by_hand, help_table
 from gateway.cli.console.chat.message_builder import MessageBuilder
-from gateway.cli.console.chat.place import ConsolePlace, OpenPlace, folder_question
+from gateway.cli.console.chat.place import (
+    ConsolePlace,
+    OpenPlace,
+    OpenWorktree,
+    folder_question,
+    named_worktree,
+)
 from gateway.cli.console.chat.turn_screen import TurnScreen, UnsentInput
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
@@ -34,7 +42,7 @@ class ReplOptions:
 
     The first session is `session`, a new one (`is_new`), or else the last; `choose` lets the person
     select. `open_place` opens the folder of a session; without it, every session continues in
-    `place`. `lines` were typed before and are still to be run.
+    `place`. `open_worktree` opens a worktree. `lines` were typed before and are still to be run.
     """
 
     session: str | None = None
@@ -44,6 +52,7 @@ class ReplOptions:
     open_place: OpenPlace | None = None
     command: str = "kore"
     lines: Sequence[str] = ()
+    open_worktree: OpenWorktree | None = None
 
     @property
     def options(self) -> MessageOptions:
@@ -266,9 +275,9 @@ class Repl:
                 await self._sessions.show()
                 self._screen.print()
             elif word == "/resume":
-                session = await self._sessions.choose(rest.strip())
-                if session is not None:
-                    await self._resume(session)
+                await self._resume(await self._sessions.choose(rest.strip()))
+            elif (enter := self._entrance(text)) is not None:
+                await self._enter_worktree(enter)
             elif word == "/help":
                 self._screen.print(help_table(self._options.place.workdir))
                 self._screen.print()
@@ -287,19 +296,42 @@ class Repl:
         except (EOFError, KeyboardInterrupt):
             return
 
-    async def _resume(self, session: str) -> None:
+    async def _resume(self, session: str | None) -> None:
         """Continue a session here, or end for a conversation in the folder of the session."""
+        if session is None:
+            return
         start = self._options
         place = await continued_place(self._service, session, start, self._screen, self._prompt)
         if place is not start.place:
-            lines = [*self._turn_screen.waiting_lines]
-            self.successor = replace(
-                start, session=session, is_new=False, choose=False, place=place, lines=lines
-            )
+            self._move(session, place)
             return
         bound = await self._service.bind_session(self._turn_screen.lane, session)
         self._turn_screen.session = bound
         await self._sessions.recall(bound)
+
+    def _entrance(self, text: str) -> Callable[[], ConsolePlace] | None:
+        """Return the function that opens the worktree of a line; None for any other line."""
+        open_worktree, name = self._options.open_worktree, named_worktree(text)
+        if open_worktree is None or name is None:
+            return None
+        return partial(open_worktree, name, self._options.options.folder)
+
+    async def _enter_worktree(self, enter: Callable[[], ConsolePlace]) -> None:
+        """Continue the conversation in a worktree of the project."""
+        place = await in_thread(enter)
+        if place.options.folder != self._options.options.folder:
+            self._move(self.session, place)
+
+    def _move(self, session: str | None, place: ConsolePlace) -> None:
+        """End for a conversation in another folder."""
+        self.successor = replace(
+            self._options,
+            session=session,
+            is_new=session is None,
+            choose=False,
+            place=place,
+            lines=[*self._turn_screen.waiting_lines],
+        )
 
 
 async def continued_place(

@@ -21,6 +21,7 @@ from gateway.cli.console.chat.event_buffer import EventBuffer
 from gateway.cli.console.chat.local_commands import CONSOLE_WORDS, by_hand, misspelt
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.pending_answers import PendingAnswers
+from gateway.cli.console.chat.place import named_worktree
 from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.console.input.keys import TypeAhead
 from gateway.cli.console.input.plain_prompt import PlainPrompt
@@ -278,8 +279,8 @@ class TurnScreen:
                     raise
                 self._typed_lines.remove(text)
                 self._view.say(f"› {escape_invisible(line)}{outcome}")
-                own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
-                if self._command or by_hand(text) or own:
+                is_own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
+                if self._command or by_hand(text) or is_own or named_worktree(text):
                     self.queued_commands.append(text)
                     if not self._is_live:
                         # The turn has ended in the meantime, so that the prompt is active and would

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.console.chat.place import ConsolePlace
+from gateway.cli.console.chat.place import ConsolePlace, OpenWorktree
 from gateway.cli.tui.folder_chooser import FolderChooser
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.core.messages import MessageOptions
@@ -44,11 +44,13 @@ async def screens_in(
     sessions: Sequence[str],
     *,
     is_folder_chosen: bool = False,
+    open_worktree: OpenWorktree | None = None,
 ) -> AsyncIterator[Screens]:
     def open_place(folder: SessionFolder | None) -> ConsolePlace:
         return ConsolePlace(MessageOptions().in_folder(folder or here))
 
-    start = TabStart(tmp_path, MessageOptions().in_folder(here), open_place, is_folder_chosen)
+    options = MessageOptions().in_folder(here)
+    start = TabStart(tmp_path, options, open_place, is_folder_chosen, open_worktree)
     async with full_screen_of(parts.service, tmp_path, sessions=sessions, start=start) as screens:
         yield screens
 
@@ -130,3 +132,23 @@ async def test_session_of_a_missing_folder_opens_here(
         async with screens_in(parts, tmp_path, here, [session]) as screens:
             await screens.until(lambda: screens.full_screen.tab is not None)
             assert folder_of(screens) == here
+
+
+async def test_worktree_opens_in_a_tab_of_its_own(
+    tmp_path: Path, own: SessionFolder, here: SessionFolder
+) -> None:
+    opened: list[tuple[str, SessionFolder | None]] = []
+
+    def open_worktree(name: str, folder: SessionFolder | None) -> ConsolePlace:
+        opened.append((name, folder))
+        return ConsolePlace(MessageOptions().in_folder(own))
+
+    async with (
+        running(tmp_path, ["answer"]) as parts,
+        screens_in(parts, tmp_path, here, [], open_worktree=open_worktree) as screens,
+    ):
+        first = screens.tab
+        await screens.write("/worktree fix")
+        await screens.until(lambda: screens.tab is not first)
+        assert opened == [("fix", here)]
+        assert folder_of(screens) == own

@@ -1,0 +1,76 @@
+"""Record of linked worktrees that count like the repository that they belong to.
+
+Git's own files cannot decide this: commands may write some of them. So a worktree counts only if it
+is in this record, which no tool can reach, and if it and the repository still name each other.
+"""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from agent.records import frozen
+from agent.security.files.git_layout import find_outer_store
+from agent.security.files.instruction_files import GIT
+from agent.security.files.safe_open import read_regular
+
+_MAX_ENTRY_BYTES = 10_000
+
+
+@frozen
+class WorktreeRecord:
+    """Record in Kore's own folder, with one file for each worktree.
+
+    Processes may use it at the same time.
+    """
+
+    own_folder: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.own_folder / "worktrees"
+
+    def add(self, worktree: Path, repository: Path) -> None:
+        """Record a worktree of the repository whose main checkout is `repository`.
+
+        Both are real paths. Raises `OSError`.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        text = json.dumps({"worktree": str(worktree), "repository": str(repository)})
+        new_file = self.folder / f".{os.urandom(8).hex()}"
+        try:
+            new_file.write_text(text)
+            new_file.replace(self._file(worktree))
+        finally:
+            new_file.unlink(missing_ok=True)
+
+    def remove(self, worktree: Path) -> None:
+        with suppress(OSError):
+            self._file(worktree).unlink()
+
+    def in_repository(self, path: Path) -> Path | None:
+        """Return the same path in the main checkout, for a real path in a recorded worktree.
+
+        None for any other path. May block.
+        """
+        for folder in (path, *path.parents):
+            repository = self._repository_of(folder)
+            if repository is not None:
+                store = find_outer_store(folder)
+                is_linked = store is not None and store.common == repository / GIT
+                return repository / path.relative_to(folder) if is_linked else None
+        return None
+
+    def _repository_of(self, worktree: Path) -> Path | None:
+        try:
+            entry = json.loads(
+                read_regular(self._file(worktree), _MAX_ENTRY_BYTES, follow_links=False)
+            )
+        except (OSError, ValueError):
+            return None
+        is_own = isinstance(entry, dict) and entry.get("worktree") == str(worktree)
+        return Path(str(entry["repository"])) if is_own and "repository" in entry else None
+
+    def _file(self, worktree: Path) -> Path:
+        return self.folder / f"{hashlib.sha256(os.fsencode(worktree)).hexdigest()[:32]}.json"

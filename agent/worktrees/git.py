@@ -1,0 +1,181 @@
+"""Runs git for worktrees, outside of the sandbox and without programs of the repository.
+
+Hooks, file system monitors, editors and network access are off, the person's own configuration is
+reduced to harmless values, and nothing is found by git itself: the store and the folder are given.
+"""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.errors import KoreError
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.files.git_layout import find_outer_store, is_store
+from agent.security.files.instruction_files import GIT
+from agent.security.sandbox.git_defaults import read_git_defaults
+from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
+from agent.security.shell.git_safety import is_plain_configuration
+
+# A large checkout on a slow disk.
+_TIMEOUT_S = 600
+_MAX_MESSAGE_CHARS = 500
+_SETTINGS = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.quotePath=false"),
+    *("submodule.recurse=false", "gc.auto=0", "maintenance.auto=false"),
+    *("commit.gpgSign=false", "merge.autoStash=false", "protocol.allow=never"),
+)
+_VARIABLES = {
+    "PATH": SYSTEM_PATH,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "LC_ALL": "C",
+}
+# Where git finds files that the person always ignores.
+_INHERITED = ("HOME", "XDG_CONFIG_HOME")
+# For people whose git does not know their name.
+_IDENTITY = {"NAME": "Kore", "EMAIL": "kore@localhost"}
+
+
+class WorktreeError(KoreError):
+    """A worktree cannot be created, merged or removed; nothing was lost."""
+
+    code = "worktree"
+
+
+@frozen
+class GitResult:
+    """Result of a git command; `error` is what it said on stderr."""
+
+    code: int
+    output: str
+    error: str
+
+
+@frozen
+class Checkout:
+    """Folder with files of a repository: the main checkout, or a linked worktree.
+
+    `store` has the state of this folder (HEAD, index), `main` is the folder of the main checkout.
+    All are real paths.
+    """
+
+    folder: Path
+    store: Path
+    main: Path
+
+    @property
+    def is_main(self) -> bool:
+        return self.folder == self.main
+
+    @property
+    def common(self) -> Path:
+        """Store of the repository."""
+        return self.main / GIT
+
+    def run(self, *words: str) -> GitResult:
+        """Run git here. Raises `WorktreeError` without git, and after a timeout."""
+        program = find_trusted_program("git", path=SYSTEM_PATH)
+        if program is None:
+            raise WorktreeError(t("git is not installed"))
+        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        with tempfile.TemporaryDirectory() as folder:
+            for path, data in read_git_defaults(None).files(folder).items():
+                Path(path).write_bytes(data)
+            home = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+            places = {"GIT_DIR": str(self.store), "GIT_WORK_TREE": str(self.folder)}
+            environ = {**_VARIABLES, **home, **places, "GIT_CONFIG_GLOBAL": f"{folder}/config"}
+            if words[:1] in (("merge",), ("commit",)) and not _has_identity(
+                program, self.folder, environ
+            ):
+                environ |= {
+                    f"GIT_{role}_{part}": value
+                    for role in ("AUTHOR", "COMMITTER")
+                    for part, value in _IDENTITY.items()
+                }
+            return _run([program, *settings, *words], self.folder, environ)
+
+    def ask(self, *words: str) -> str:
+        """Return the output of git without the last newline. Raises `WorktreeError`."""
+        result = self.run(*words)
+        if result.code != 0:
+            raise WorktreeError(failure_of(words[0], result))
+        return result.output.removesuffix("\n")
+
+    def commit_of(self, name: str) -> str | None:
+        """Return the commit that a name stands for here."""
+        result = self.run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        return result.output.strip() if result.code == 0 else None
+
+    @property
+    def branch(self) -> str | None:
+        """Name of the branch that is checked out; None for a detached HEAD."""
+        result = self.run("symbolic-ref", "--quiet", "--short", "HEAD")
+        return result.output.strip() if result.code == 0 else None
+
+
+def failure_of(command: str, result: GitResult) -> str:
+    """Return a sentence about a git command that failed."""
+    reason = " ".join((result.error or result.output).split())[:_MAX_MESSAGE_CHARS]
+    return t("git {command} failed: {reason}", command=command, reason=reason)
+
+
+def find_checkout(folder: Path, *, is_trusted: bool) -> Checkout:
+    """Return the checkout whose top is `folder`, a real path.
+
+    Raises `WorktreeError` for other folders, for layouts without a main checkout, and for a
+    repository whose configuration may name programs, unless it `is_trusted`.
+    """
+    store, git = folder / GIT, folder / GIT
+    if git.is_symlink() or not os.path.lexists(git):
+        raise WorktreeError(t("{folder} is not the top of a git repository", folder=folder))
+    if git.is_dir():
+        main = folder
+    else:
+        outer = find_outer_store(folder)
+        if outer is None or outer.own == outer.common:
+            raise WorktreeError(
+                t("{folder} is a submodule, or its git store lies elsewhere", folder=folder)
+            )
+        if outer.common.name != GIT:
+            raise WorktreeError(t("the repository of {folder} has no main checkout", folder=folder))
+        store, main = outer.own, outer.common.parent
+    if not is_store(main / GIT):
+        raise WorktreeError(t("{folder} is not the top of a git repository", folder=folder))
+    checked = [] if is_trusted else [main / GIT / "config", main / GIT / "config.worktree"]
+    if main != folder:
+        # Commands may write where the state of a worktree is.
+        checked.append(store / "config.worktree")
+    for file in checked:
+        if not is_plain_configuration(file):
+            raise WorktreeError(
+                t("{file} may name programs, so git is not started there", file=file),
+                hint=t("if you trust the repository: kore trust {folder}", folder=main),
+            )
+    return Checkout(folder, store, main)
+
+
+def _has_identity(program: str, folder: Path, environ: Mapping[str, str]) -> bool:
+    result = _run([program, "config", "user.email"], folder, environ)
+    return result.code == 0 and bool(result.output.strip())
+
+
+def _run(command: list[str], folder: Path, environ: Mapping[str, str]) -> GitResult:
+    try:
+        ran = subprocess.run(
+            command,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as exc:
+        raise WorktreeError(t("git failed: {reason}", reason=exc)) from exc
+    output, error = (os.fsdecode(stream) for stream in (ran.stdout, ran.stderr))
+    return GitResult(ran.returncode, output, error)

@@ -1,0 +1,79 @@
+"""Worktrees of a person's projects, which count as trusted if their repository does."""
+
+import os
+from pathlib import Path
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.taint.origin import TrustedOrigins
+from agent.worktrees.git import WorktreeError, find_checkout
+from agent.worktrees.names import LEAVE
+from agent.worktrees.worktrees import Worktree, Worktrees
+
+
+@frozen
+class ProjectWorktrees:
+    """Worktrees in `parent` (None: beside their repositories).
+
+    All methods block.
+    """
+
+    origin: TrustedOrigins
+    parent: Path | None = None
+
+    def of(self, folder: Path) -> Worktrees:
+        """Return the worktrees of a repository, given the top of a checkout (a real path).
+
+        Raises `WorktreeError`.
+        """
+        checkout = find_checkout(folder, is_trusted=self.origin.is_own(folder))
+        worktrees = Worktrees(checkout, self.parent)
+        record = self.origin.worktrees
+        if record is not None:
+            own = Path(os.path.realpath(record.own_folder))
+            if worktrees.parent.is_relative_to(own):
+                raise WorktreeError(
+                    t("{folder} is in Kore's own folder, which is closed", folder=worktrees.parent),
+                    hint=t("choose a folder for worktrees: agent.worktrees"),
+                )
+        return worktrees
+
+    def open(self, folder: Path, name: str) -> Worktree:
+        """Return a worktree of the repository, which is created if needed.
+
+        Raises `WorktreeError`.
+        """
+        worktrees = self.of(folder)
+        worktree = worktrees.open(name)
+        main, record = worktrees.checkout.main, self.origin.worktrees
+        if record is not None and self.origin.is_own(main):
+            try:
+                record.add(worktree.folder, main)
+            except OSError as exc:
+                raise WorktreeError(
+                    t(
+                        "{folder} cannot be written to: {reason}",
+                        folder=record.folder,
+                        reason=exc.strerror,
+                    )
+                ) from exc
+        return worktree
+
+    def enter(self, folder: Path, name: str) -> Path:
+        """Return the folder of a worktree as `open` does, or of the main checkout for "leave".
+
+        Raises `WorktreeError`.
+        """
+        return self.of(folder).checkout.main if name == LEAVE else self.open(folder, name).folder
+
+    def remove(self, folder: Path, name: str) -> Worktree:
+        """Remove a worktree that contains no work of its own, and return it.
+
+        Raises `WorktreeError`.
+        """
+        worktrees = self.of(folder)
+        worktree = worktrees.find(name)
+        worktrees.remove(worktree)
+        if self.origin.worktrees is not None:
+            self.origin.worktrees.remove(worktree.folder)
+        return worktree

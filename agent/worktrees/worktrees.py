@@ -1,0 +1,355 @@
+"""Linked worktrees of a repository: create, list, commit, merge and remove, without loss.
+
+Git itself is the record of them: a crash leaves nothing that a list does not show.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent.i18n import t
+from agent.records import frozen
+from agent.security.files.git_layout import find_outer_store
+from agent.text.visible import escape_line
+from agent.worktrees.git import Checkout, GitResult, WorktreeError, failure_of
+from agent.worktrees.names import ACTIONS, LEAVE
+
+PREFIX = "kore/"
+_HEADS = "refs/heads/"
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}")
+_MAX_FILES = 10
+# Work of git that has begun in a worktree and that its removal would lose.
+_UNFINISHED = (
+    *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"),
+    *("rebase-merge", "rebase-apply", "sequencer"),
+)
+
+
+@frozen
+class Worktree:
+    """A linked worktree; its name is that of its folder.
+
+    `branch` is None for a detached HEAD. `is_missing` means that the folder was deleted by hand,
+    `is_unfinished` that git is still creating it, or was stopped while it did.
+    """
+
+    folder: Path
+    branch: str | None
+    commit: str
+    is_missing: bool
+    is_unfinished: bool
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+@frozen
+class WorktreeState:
+    """Work in a worktree that is nowhere else.
+
+    `changed_files` are those without a commit, `commits` the number of commits that the current
+    checkout does not have, `is_contained` says that another branch has all of them.
+    """
+
+    changed_files: Sequence[str]
+    commits: int
+    is_contained: bool
+
+
+@frozen
+class MergeResult:
+    """Merged commits and the files that they changed."""
+
+    branch: str
+    target: str
+    commits: int
+    files: Sequence[str]
+
+
+class Worktrees:
+    """Worktrees of the repository of a checkout, which new ones start from and merge into.
+
+    `parent` is the folder for new ones; None means beside the repository. All methods block and
+    raise `WorktreeError`.
+    """
+
+    def __init__(self, checkout: Checkout, parent: Path | None = None) -> None:
+        self._checkout = checkout
+        main = checkout.main
+        if parent is None:
+            self._parent = main.with_name(f"{main.name}.worktrees")
+        else:
+            digest = hashlib.sha256(os.fsencode(main)).hexdigest()[:8]
+            self._parent = Path(os.path.realpath(parent)) / f"{main.name}-{digest}"
+
+    @property
+    def checkout(self) -> Checkout:
+        return self._checkout
+
+    @property
+    def main_checkout(self) -> Checkout:
+        return Checkout(self._checkout.main, self._checkout.common, self._checkout.main)
+
+    @property
+    def parent(self) -> Path:
+        """Folder for new worktrees."""
+        return self._parent
+
+    def list(self) -> list[Worktree]:
+        """Return all linked worktrees, in git's order."""
+        blocks = self._checkout.ask("worktree", "list", "--porcelain").split("\n\n")
+        worktrees = []
+        # The first entry is the main checkout.
+        for block in blocks[1:]:
+            facts = dict(line.partition(" ")[::2] for line in block.splitlines())
+            folder = Path(facts.get("worktree", ""))
+            if folder.is_absolute() and "HEAD" in facts:
+                branch = facts.get("branch", "").removeprefix(_HEADS) or None
+                is_missing = "prunable" in facts or not folder.is_dir()
+                is_unfinished = facts.get("locked") == "initializing"
+                worktrees.append(Worktree(folder, branch, facts["HEAD"], is_missing, is_unfinished))
+        return worktrees
+
+    def find(self, name: str) -> Worktree:
+        """Return the worktree of this name, the one on Kore's branch of the name if several."""
+        namesakes = [worktree for worktree in self.list() if worktree.name == name]
+        own = [worktree for worktree in namesakes if worktree.branch == PREFIX + name]
+        if len(own or namesakes) == 1:
+            return (own or namesakes)[0]
+        if namesakes:
+            raise WorktreeError(t("several worktrees are named {name}", name=escape_line(name)))
+        names = ", ".join(escape_line(worktree.name) for worktree in self.list())
+        raise WorktreeError(
+            t("there is no worktree {name}", name=escape_line(name)),
+            hint=t("there are: {names}", names=names) if names else None,
+        )
+
+    def open(self, name: str) -> Worktree:
+        """Return the worktree of this name, which is created if needed.
+
+        A worktree whose folder was deleted by hand is put back with the commits of its branch.
+        """
+        check_name(name)
+        if (worktree := self._existing(name)) is not None and not worktree.is_unfinished:
+            return worktree
+        self._make_parent()
+        with _locked(self._parent):
+            return self._create(name)
+
+    def state(self, worktree: Worktree) -> WorktreeState:
+        """Return the work in a worktree that is nowhere else."""
+        files = () if worktree.is_missing else self._changed_files(self._inside(worktree))
+        counted = self._checkout.run("rev-list", "--count", f"HEAD..{worktree.commit}")
+        commits = int(counted.output) if counted.code == 0 else 0
+        return WorktreeState(files, commits, self._is_contained(worktree))
+
+    def commit(self, worktree: Worktree, message: str) -> bool:
+        """Commit all changes in a worktree; return False if there are none."""
+        inside = self._inside(worktree)
+        if not self._changed_files(inside):
+            return False
+        inside.ask("add", "--all")
+        inside.ask("commit", "--quiet", "--no-verify", "--message", message)
+        return True
+
+    def merge(self, worktree: Worktree) -> MergeResult:
+        """Merge the branch of a worktree into the branch that is checked out here.
+
+        Files of a checkout with uncommitted changes are not touched, and a merge with conflicts is
+        undone; both raise `WorktreeError`.
+        """
+        here = self._checkout
+        if worktree.folder == here.folder:
+            raise WorktreeError(t("a worktree cannot be merged into itself"))
+        if (target := here.branch) is None:
+            raise WorktreeError(t("no branch is checked out in {folder}", folder=here.folder))
+        if worktree.branch is None:
+            raise WorktreeError(
+                t("no branch is checked out in {folder}", folder=worktree.folder),
+                hint=t("merge it with git: its commit is {commit}", commit=worktree.commit[:12]),
+            )
+        if not worktree.is_missing:
+            self._refuse_changes(self._inside(worktree), untracked=True)
+        self._refuse_changes(here, untracked=False)
+        before = here.ask("rev-parse", "HEAD")
+        count = int(here.ask("rev-list", "--count", f"{before}..{worktree.commit}"))
+        if count:
+            # The commit, because the branch may move meanwhile.
+            message = f"Merge branch '{worktree.branch}' into {target}"
+            words = ("--no-edit", "--no-verify", "-m", message, worktree.commit)
+            result = here.run("merge", *words)
+            if result.code != 0:
+                raise self._merge_failure(worktree, result)
+        files = here.ask("diff", "--name-only", "--no-ext-diff", before, "HEAD").splitlines()
+        return MergeResult(worktree.branch, target, count, files)
+
+    def remove(self, worktree: Worktree) -> None:
+        """Remove a worktree and its branch of Kore's, if nothing is lost.
+
+        Files that git ignores go with it.
+        """
+        if worktree.folder == self._checkout.folder:
+            raise WorktreeError(
+                t("this conversation works in {folder}", folder=worktree.folder),
+                hint=t("leave it first: /worktree leave"),
+            )
+        if not worktree.is_missing:
+            self._refuse_changes(self._inside(worktree), untracked=True)
+        if not self._is_contained(worktree):
+            raise WorktreeError(
+                t(
+                    "kept: {folder} has commits that no other branch contains",
+                    folder=worktree.folder,
+                ),
+                hint=t("merge it first: /worktree merge {name}", name=worktree.name),
+            )
+        self._checkout.ask("worktree", "remove", str(worktree.folder))
+        if worktree.branch is not None and worktree.branch.startswith(PREFIX):
+            # Only as long as the branch has the commit that was checked.
+            self._checkout.ask("update-ref", "-d", _HEADS + worktree.branch, worktree.commit)
+
+    def _create(self, name: str) -> Worktree:
+        folder, branch = self._parent / name, PREFIX + name
+        if (worktree := self._existing(name)) is not None:
+            if not worktree.is_unfinished:
+                return worktree
+            # Its creation was interrupted under this lock, so nobody has worked in it.
+            self._checkout.ask("worktree", "remove", "--force", "--force", str(worktree.folder))
+        if os.path.lexists(folder):
+            raise WorktreeError(
+                t("{folder} exists already and is not a worktree of this repository", folder=folder)
+            )
+        # Git remembers a folder that was deleted by hand.
+        is_known = any(worktree.folder == folder for worktree in self.list())
+        words = ["--force"] if is_known else []
+        if self._checkout.commit_of(_HEADS + branch) is not None:
+            words += [str(folder), branch]
+        elif self._checkout.commit_of("HEAD") is not None:
+            words += ["-b", branch, str(folder), "HEAD"]
+        else:
+            raise WorktreeError(
+                t("{folder} has no commit yet", folder=self._checkout.folder),
+                hint=t("make the first commit, then try again"),
+            )
+        self._checkout.ask("worktree", "add", *words)
+        worktree = self._existing(name)
+        assert worktree is not None, "git lists what it has just created"
+        return worktree
+
+    def _existing(self, name: str) -> Worktree | None:
+        """Return the worktree in the folder of this name, or on Kore's branch of this name."""
+        for worktree in self.list():
+            is_named = worktree.folder == self._parent / name or worktree.branch == PREFIX + name
+            if is_named and not worktree.is_missing:
+                return worktree
+        return None
+
+    def _make_parent(self) -> None:
+        """Create the folder for worktrees, which nobody else may write to."""
+        try:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            info = os.lstat(self._parent)
+        except OSError as exc:
+            raise WorktreeError(
+                t("{folder} cannot be created: {reason}", folder=self._parent, reason=exc.strerror),
+                hint=t("choose a folder for worktrees: agent.worktrees"),
+            ) from exc
+        is_own = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+        if not is_own or info.st_mode & stat.S_IWOTH:
+            raise WorktreeError(
+                t("{folder} is a link, or other users can write to it", folder=self._parent)
+            )
+
+    def _inside(self, worktree: Worktree) -> Checkout:
+        """Return the checkout of a worktree; the two must name each other."""
+        store = find_outer_store(worktree.folder)
+        if store is None or store.common != self._checkout.common:
+            raise WorktreeError(
+                t(
+                    "{folder} and its repository do not name each other any more",
+                    folder=worktree.folder,
+                ),
+                hint="git worktree repair",
+            )
+        return Checkout(worktree.folder, store.own, self._checkout.main)
+
+    def _changed_files(self, checkout: Checkout, *, untracked: bool = True) -> Sequence[str]:
+        # Git in a submodule would read the configuration there, which a command may have written.
+        status = checkout.ask(
+            *("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"),
+            f"--untracked-files={'normal' if untracked else 'no'}",
+        )
+        files = [entry[3:] for entry in status.split("\0") if entry]
+        return [*files, *(name for name in _UNFINISHED if os.path.lexists(checkout.store / name))]
+
+    def _refuse_changes(self, checkout: Checkout, *, untracked: bool) -> None:
+        files = self._changed_files(checkout, untracked=untracked)
+        if files:
+            raise WorktreeError(
+                t(
+                    "{folder} has uncommitted changes: {files}",
+                    folder=checkout.folder,
+                    files=list_files(files),
+                ),
+                hint=t("commit them first; nothing was changed"),
+            )
+
+    def _is_contained(self, worktree: Worktree) -> bool:
+        """Return whether another branch contains the commits of a worktree and of its branch."""
+        own = _HEADS + (worktree.branch or "")
+        is_removed = worktree.branch is not None and worktree.branch.startswith(PREFIX)
+        refs = self._checkout.ask(
+            *("for-each-ref", "--format=%(refname)", f"--contains={worktree.commit}"),
+            *("refs/heads", "refs/remotes"),
+        ).splitlines()
+        return any(ref != own or not is_removed for ref in refs)
+
+    def _merge_failure(self, worktree: Worktree, result: GitResult) -> WorktreeError:
+        here = self._checkout
+        conflicts = here.ask("diff", "--name-only", "--no-ext-diff", "--diff-filter=U").splitlines()
+        if here.commit_of("MERGE_HEAD") is not None:
+            here.ask("merge", "--abort")
+        if not conflicts:
+            return WorktreeError(failure_of("merge", result))
+        return WorktreeError(
+            t(
+                "kept: {name} conflicts with {folder} in {files}; the merge was undone",
+                name=worktree.name,
+                folder=here.folder,
+                files=list_files(conflicts),
+            ),
+            hint=t("merge {branch} in the worktree, then try again", branch=here.branch),
+        )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder against other processes that create worktrees in it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def check_name(name: str) -> None:
+    """Raise `WorktreeError` for a name that is no single, plain word."""
+    if not _NAME.fullmatch(name) or name.endswith((".", ".lock")) or name in (LEAVE, *ACTIONS):
+        raise WorktreeError(
+            t("{name} is not a name for a worktree", name=repr(name[:80])),
+            hint=t("letters, digits, dots, hyphens and underscores, such as fix-login"),
+        )
+
+
+def list_files(files: Sequence[str]) -> str:
+    """Return the first files, and the number of the others."""
+    names = ", ".join(escape_line(file) for file in files[:_MAX_FILES])
+    more = len(files) - _MAX_FILES
+    return t("{files} and {n:,} more", files=names, n=more) if more > 0 else names

@@ -1,0 +1,359 @@
+"""Worktrees of a repository: created, listed, merged and removed without loss."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agent.worktrees.git import WorktreeError, find_checkout
+from tests.agent.worktrees.repositories import (
+    commit_all,
+    create_repository,
+    git,
+    worktrees_of,
+)
+
+pytestmark = pytest.mark.programs("git")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return create_repository(tmp_path.resolve() / "project")
+
+
+def test_worktree_is_created_beside_the_repository_on_a_branch_of_its_name(
+    repository: Path,
+) -> None:
+    worktree = worktrees_of(repository).open("fix")
+    assert worktree.folder == repository.parent / "project.worktrees" / "fix"
+    assert worktree.branch == "kore/fix"
+    assert (worktree.folder / "main.py").read_text() == "value = 1\n"
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_configured_folder_separates_repositories_of_the_same_name(tmp_path: Path) -> None:
+    parent = tmp_path.resolve() / "trees"
+    folders = [
+        worktrees_of(create_repository(tmp_path.resolve() / name / "app"), parent)
+        .open("fix")
+        .folder
+        for name in ("one", "two")
+    ]
+    assert len(set(folders)) == 2
+    assert all(folder.is_relative_to(parent) for folder in folders)
+
+
+def test_same_name_opens_the_same_worktree_from_any_checkout(repository: Path) -> None:
+    worktree = worktrees_of(repository).open("fix")
+    assert worktrees_of(repository).open("fix") == worktree
+    assert worktrees_of(worktree.folder).open("fix") == worktree
+
+
+def test_worktree_of_a_worktree_starts_from_its_commits(repository: Path) -> None:
+    first = worktrees_of(repository).open("first").folder
+    (first / "new.py").write_text("new = 1\n")
+    commit_all(first, "new")
+    second = worktrees_of(first).open("second").folder
+    assert (second / "new.py").exists()
+    assert second.parent == first.parent
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "..", "a/b", "-x", "a..b", "a.lock", "a.", "a b", "ü", "list", "leave", "x" * 64, "a\n"],
+)
+def test_names_that_are_no_plain_word_are_refused(repository: Path, name: str) -> None:
+    with pytest.raises(WorktreeError, match="not a name"):
+        worktrees_of(repository).open(name)
+    assert worktrees_of(repository).list() == []
+
+
+def test_repository_without_a_commit_is_explained(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    with pytest.raises(WorktreeError, match="no commit"):
+        worktrees_of(tmp_path.resolve()).open("fix")
+
+
+def test_detached_head_is_a_start_but_no_target(repository: Path) -> None:
+    git(repository, "checkout", "-q", "--detach")
+    worktrees = worktrees_of(repository)
+    worktree = worktrees.open("fix")
+    assert (worktree.folder / "main.py").exists()
+    with pytest.raises(WorktreeError, match="no branch"):
+        worktrees.merge(worktree)
+
+
+def test_submodule_is_refused(repository: Path, tmp_path: Path) -> None:
+    library = create_repository(tmp_path.resolve() / "library")
+    git(
+        repository,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "add",
+        "-q",
+        str(library),
+        "lib",
+    )
+    with pytest.raises(WorktreeError, match="submodule"):
+        find_checkout(repository / "lib", is_trusted=True)
+
+
+def test_bare_layout_is_refused(repository: Path, tmp_path: Path) -> None:
+    bare = tmp_path.resolve() / "bare.git"
+    git(repository, "clone", "-q", "--bare", str(repository), str(bare))
+    git(bare, "worktree", "add", "-q", str(tmp_path / "side"), "main")
+    with pytest.raises(WorktreeError, match="no main checkout"):
+        find_checkout(tmp_path.resolve() / "side", is_trusted=True)
+
+
+def test_occupied_folder_is_left_alone(repository: Path) -> None:
+    folder = repository.parent / "project.worktrees" / "fix"
+    folder.mkdir(parents=True)
+    (folder / "letter.txt").write_text("mine")
+    with pytest.raises(WorktreeError, match="exists already"):
+        worktrees_of(repository).open("fix")
+    assert (folder / "letter.txt").read_text() == "mine"
+
+
+def test_parent_that_is_a_link_is_refused(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (repository.parent / "project.worktrees").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WorktreeError, match="link"):
+        worktrees_of(repository).open("fix")
+
+
+def test_folder_deleted_by_hand_comes_back_with_its_commits(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+    assert [worktree.is_missing for worktree in worktrees.list()] == [True]
+    assert (worktrees.open("fix").folder / "new.py").exists()
+
+
+def test_folder_deleted_by_hand_is_removed_only_without_own_commits(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    for name in ("kept", "gone"):
+        folder = worktrees.open(name).folder
+        if name == "kept":
+            (folder / "new.py").write_text("new = 1\n")
+            commit_all(folder, "new")
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
+    worktrees.remove(worktrees.find("gone"))
+    with pytest.raises(WorktreeError, match="kept"):
+        worktrees.remove(worktrees.find("kept"))
+    assert [worktree.name for worktree in worktrees.list()] == ["kept"]
+
+
+def test_state_names_changes_and_commits(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    (folder / "draft é.txt").write_text("draft")
+    state = worktrees.state(worktrees.find("fix"))
+    assert state.changed_files == ["draft é.txt"]
+    assert state.commits == 1
+    assert not state.is_contained
+
+
+def test_merge_brings_the_commits_and_then_nothing(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    (repository / "other.py").write_text("other = 1\n")
+    commit_all(repository, "other")
+    merged = worktrees.merge(worktrees.find("fix"))
+    assert (merged.commits, merged.files, merged.target) == (1, ["new.py"], "main")
+    assert (repository / "new.py").read_text() == "new = 1\n"
+    assert worktrees.merge(worktrees.find("fix")).commits == 0
+
+
+def test_merge_leaves_a_checkout_with_changes_alone(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    (repository / "main.py").write_text("value = 2\n")
+    with pytest.raises(WorktreeError, match=r"uncommitted changes: main\.py"):
+        worktrees.merge(worktrees.find("fix"))
+    assert (repository / "main.py").read_text() == "value = 2\n"
+    assert not (repository / "new.py").exists()
+
+
+def test_merge_overwrites_no_untracked_file(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    (repository / "new.py").write_text("mine")
+    with pytest.raises(WorktreeError, match=r"new\.py"):
+        worktrees.merge(worktrees.find("fix"))
+    assert (repository / "new.py").read_text() == "mine"
+
+
+def test_merge_refuses_a_worktree_with_uncommitted_work(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "draft.py").write_text("draft")
+    with pytest.raises(WorktreeError, match=r"uncommitted changes: draft\.py"):
+        worktrees.merge(worktrees.find("fix"))
+
+
+def test_conflicting_merge_is_undone_and_named(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    for place, value in ((folder, 2), (repository, 3)):
+        (place / "main.py").write_text(f"value = {value}\n")
+        commit_all(place, f"value {value}")
+    with pytest.raises(WorktreeError, match=r"main\.py"):
+        worktrees.merge(worktrees.find("fix"))
+    assert (repository / "main.py").read_text() == "value = 3\n"
+    assert git(repository, "status", "--porcelain") == ""
+    assert worktrees.state(worktrees.find("fix")).commits == 1
+
+
+def test_removal_keeps_uncommitted_work_and_own_commits(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "draft.py").write_text("draft")
+    with pytest.raises(WorktreeError, match=r"draft\.py"):
+        worktrees.remove(worktrees.find("fix"))
+    commit_all(folder, "draft")
+    with pytest.raises(WorktreeError, match="kept"):
+        worktrees.remove(worktrees.find("fix"))
+    assert (folder / "draft.py").exists()
+
+
+def test_removal_keeps_commits_of_a_detached_head(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    git(folder, "checkout", "-q", "--detach")
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    with pytest.raises(WorktreeError, match="kept"):
+        worktrees.remove(worktrees.find("fix"))
+
+
+def test_removal_keeps_a_rebase_that_has_begun(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    for place, value in ((folder, 2), (repository, 3)):
+        (place / "main.py").write_text(f"value = {value}\n")
+        commit_all(place, f"value {value}")
+    subprocess.run(["git", "rebase", "-q", "main"], cwd=folder, check=False, capture_output=True)
+    git(folder, "checkout", "-q", "--ours", "main.py")
+    git(folder, "reset", "-q", "--hard")
+    with pytest.raises(WorktreeError, match="rebase-merge"):
+        worktrees.remove(worktrees.find("fix"))
+
+
+def test_merged_worktree_is_removed_with_its_branch(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    worktrees.merge(worktrees.find("fix"))
+    worktrees.remove(worktrees.find("fix"))
+    assert not folder.exists()
+    assert git(repository, "branch", "--format=%(refname:short)").split() == ["main"]
+
+
+def test_checkout_of_the_conversation_is_not_removed(repository: Path) -> None:
+    worktree = worktrees_of(repository).open("fix")
+    with pytest.raises(WorktreeError, match="works in"):
+        worktrees_of(worktree.folder).remove(worktree)
+
+
+def test_worktree_whose_pointer_was_replaced_is_left_alone(
+    repository: Path, tmp_path: Path
+) -> None:
+    worktrees = worktrees_of(repository)
+    worktree = worktrees.open("fix")
+    other = create_repository(tmp_path.resolve() / "other")
+    git(other, "worktree", "add", "-q", str(tmp_path / "side"))
+    pointer = (tmp_path / "side" / ".git").read_text()
+    (worktree.folder / ".git").write_text(pointer)
+    with pytest.raises(WorktreeError, match="name each other"):
+        worktrees.remove(worktree)
+    assert worktree.folder.exists()
+
+
+def test_hooks_and_monitors_of_the_project_do_not_run(repository: Path, tmp_path: Path) -> None:
+    script = tmp_path / "evil.sh"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    script.chmod(0o755)
+    for hook in ("post-checkout", "pre-commit", "post-merge", "pre-merge-commit", "post-commit"):
+        (repository / ".git" / "hooks" / hook).symlink_to(script)
+    git(repository, "config", "core.fsmonitor", str(script))
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    (folder / "new.py").write_text("new = 1\n")
+    assert worktrees.commit(worktrees.find("fix"), "new")
+    worktrees.merge(worktrees.find("fix"))
+    worktrees.remove(worktrees.find("fix"))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_configuration_that_names_programs_needs_trust(repository: Path) -> None:
+    find_checkout(repository, is_trusted=False)
+    git(repository, "config", "filter.x.smudge", "touch /tmp/ran")
+    with pytest.raises(WorktreeError, match="may name programs"):
+        find_checkout(repository, is_trusted=False)
+    find_checkout(repository, is_trusted=True)
+
+
+def test_own_configuration_of_a_worktree_must_be_plain_even_if_trusted(repository: Path) -> None:
+    worktree = worktrees_of(repository).open("fix")
+    store = repository / ".git" / "worktrees" / "fix"
+    (store / "config.worktree").write_text("[core]\n\tfsmonitor = ./x\n")
+    with pytest.raises(WorktreeError, match="may name programs"):
+        find_checkout(worktree.folder, is_trusted=True)
+
+
+def test_commit_without_an_identity_is_kores(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    assert not worktrees.commit(worktrees.find("fix"), "nothing")
+    (folder / "new.py").write_text("new = 1\n")
+    assert worktrees.commit(worktrees.find("fix"), "new")
+    assert git(folder, "log", "-1", "--format=%an %s").strip() == "Kore new"
+
+
+def test_two_processes_at_once_get_the_same_worktree(repository: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        folders = list(pool.map(lambda _: worktrees_of(repository).open("fix").folder, range(4)))
+    assert len(set(folders)) == 1
+    assert git(folders[0], "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("moment", ["HEAD", "index.lock"])
+def test_creation_that_was_killed_is_repeated(repository: Path, moment: str) -> None:
+    for number in range(2_000):
+        (repository / f"file{number}").write_text("text\n" * 50)
+    commit_all(repository, "many")
+    program = (
+        "from pathlib import Path\n"
+        "from tests.agent.worktrees.repositories import worktrees_of\n"
+        f"worktrees_of(Path({str(repository)!r})).open('fix')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    entry = repository / ".git" / "worktrees" / "fix"
+    while not (entry / moment).exists() and process.poll() is None:
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    folder = worktrees_of(repository).open("fix").folder
+    assert git(folder, "status", "--porcelain") == ""
+    assert not (entry / "locked").exists()
