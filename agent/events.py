@@ -310,6 +310,23 @@ class ContextInvalidated:
 
 
 @frozen
+class GoalChanged:
+    """The goal of the conversation was set, worked on, paused, met or removed ("none").
+
+    `turns` have ended for it, of at most `max_turns`. `reason` is why it is paused, `remark` what
+    is missing, the evidence that it is met, or the error that paused it.
+    """
+
+    type: ClassVar[str] = "goal"
+    state: Literal["active", "paused", "met", "none"]
+    goal: str
+    turns: int
+    max_turns: int
+    reason: str = ""
+    remark: str = ""
+
+
+@frozen
 class Signalled:
     type: ClassVar[str] = "signal"
     signal: str
@@ -382,6 +399,7 @@ Event = (
     | UsageReport
     | FileChanged
     | ContextInvalidated
+    | GoalChanged
     | Signalled
     | Notice
     | Error

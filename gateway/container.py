@@ -49,6 +49,7 @@ from gateway.terminals.registry import TerminalRegistry
 from gateway.turns.agents.subagents import SubagentCoordinator
 from gateway.turns.command_reports import CommandReports
 from gateway.turns.compaction import CompactionService
+from gateway.turns.goals import GoalService
 from gateway.turns.runner import TurnRunner
 from gateway.turns.usage.model_caller import ModelCaller
 from gateway.turns.usage.turn_log import TurnLog
@@ -74,6 +75,7 @@ class Container:
     codes: PairingCodes
     compactions: CompactionService
     downloader: MediaDownloader
+    goals: GoalService
     handover: Handover | None
     ingestor: Ingestor
     jobs: JobService
@@ -184,6 +186,7 @@ def build_container(
     )
     command_reader = CommandReader(agent, security.access)
     turns = wire_turns(
+        settings=settings,
         home=resources.home,
         agent=agent,
         database=database,
@@ -227,6 +230,7 @@ def build_container(
         renderer=delivery.renderer,
         languages=delivery.languages,
         jobs=scheduler.jobs,
+        goals=turns.goals,
     )
     audit_relay = wire_audit_relay(database, security.audit, resources.home)
     bus_parts = wire_bus(
@@ -303,6 +307,7 @@ def build_container(
         codes=access.codes,
         compactions=turns.compactions,
         downloader=media.downloader,
+        goals=turns.goals,
         handover=handover,
         ingestor=bus_parts.ingestor,
         jobs=scheduler.jobs,

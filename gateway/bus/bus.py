@@ -36,6 +36,7 @@ from gateway.store.repositories.execution.claims import (
     TurnClaim,
 )
 from gateway.turns.agents.subagents import SubagentCoordinator
+from gateway.turns.goals import GoalService
 from gateway.turns.isolation import Isolation
 from gateway.turns.runner import TurnRunner
 
@@ -89,6 +90,7 @@ class MessageBus:
         ingestor: Ingestor,
         commands: CommandRunner,
         turns: TurnRunner,
+        goals: GoalService,
         isolation: Isolation,
         subagents: SubagentCoordinator,
         approvals: ApprovalCoordinator,
@@ -107,6 +109,7 @@ class MessageBus:
         self._ingestor = ingestor
         self._commands = commands
         self._turns = turns
+        self._goals = goals
         self._isolation = isolation
         self._subagents = subagents
         self._approvals = approvals
@@ -381,7 +384,10 @@ class MessageBus:
     async def _handle(self, claim: TurnClaim | CommandClaim, lane: Lane, stop: CancelToken) -> bool:
         """Handle a claim; return whether the lane may have more work without another wake-up."""
         try:
-            if isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
+            if isinstance(claim, CommandClaim) and claim.message.is_for_goal:
+                async with self._slots:
+                    await self._goals.check(claim)
+            elif isinstance(claim, CommandClaim) and self._commands.takes_time(claim):
                 async with self._slots:
                     await self._commands.run_slow(claim)
             elif isinstance(claim, CommandClaim):
@@ -409,6 +415,8 @@ class MessageBus:
         )
         if isinstance(claim, TurnClaim):
             await self._turns.give_up(claim, sentence)
+        elif claim.message.is_for_goal:
+            await self._goals.give_up_check(claim, sentence)
         else:
             await self._commands.answer(claim, sentence)
         self.handled_count += 1

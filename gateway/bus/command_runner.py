@@ -24,6 +24,7 @@ class Commands(Protocol):
     """Chat commands: `gateway.commands.dispatcher.CommandDispatcher`."""
 
     def read(self, message: InboundMessage) -> TypedCommand | None: ...
+    def is_command(self, message: InboundMessage) -> bool: ...
     def takes_time(self, claim: CommandClaim) -> bool: ...
     def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str: ...
     def buttons(
@@ -53,7 +54,7 @@ class CommandRunner:
         self._audit_relay = audit_relay
 
     def is_command(self, message: InboundMessage) -> bool:
-        return self._commands.read(message) is not None
+        return self._commands.is_command(message)
 
     def is_at_once(self, message: InboundMessage) -> bool:
         """Return whether the message is a command that bypasses the queue."""

@@ -32,6 +32,7 @@ from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.delivery import inbox, outbox, undecoded_updates
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.turns.goals import GoalService
 
 NO_DISK = mark_for_translation("less than {n} MB of disk space is free")
 
@@ -153,6 +154,7 @@ class Ingestor:
         audit_relay: AuditNotes,
         renderer: ReplyRenderer,
         languages: UserLanguages,
+        goals: GoalService,
         read_command: Callable[[InboundMessage], TypedCommand | None],
         limits: BackpressureLimits | None = None,
         on_people_changed: Callable[[], None] = lambda: None,
@@ -165,6 +167,7 @@ class Ingestor:
         self._audit_relay = audit_relay
         self._renderer = renderer
         self._languages = languages
+        self._goals = goals
         self._read_command = read_command
         self._on_people_changed = on_people_changed
         self._obstacle: str | None = None
@@ -240,7 +243,7 @@ class Ingestor:
         return stop_subagent(tx, self._approvals, lane, number, time.time())
 
     def _stop_lane(self, tx: Transaction, lane: str) -> StopResult:
-        return stop_lane(tx, self._approvals, lane, "", time.time())
+        return stop_lane(tx, self._approvals, self._goals, lane, "", time.time())
 
     def _entry(self, message: InboundMessage) -> InboxEntry:
         if message.kind == "button":
@@ -431,7 +434,9 @@ class Ingestor:
     def _stop_everything(
         self, tx: Transaction, message: InboundMessage, result: IngestResult, now: float
     ) -> StopResult:
-        stop = stop_lane(tx, self._approvals, message.session_key, message.event_id, now)
+        stop = stop_lane(
+            tx, self._approvals, self._goals, message.session_key, message.event_id, now
+        )
         self._record_stop(stop, result)
         return stop
 

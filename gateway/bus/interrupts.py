@@ -13,6 +13,7 @@ from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import subagent_tasks, turns
 from gateway.store.repositories.execution.subagent_tasks import SubagentTask, TaskOutcome
 from gateway.store.repositories.execution.turns import Stopping
+from gateway.turns.goals import GoalService
 
 
 @dataclass(slots=True)
@@ -30,9 +31,14 @@ class StopResult:
 
 
 def stop_lane(
-    tx: Transaction, approvals: ApprovalService, lane: str, before: str, now: float
+    tx: Transaction,
+    approvals: ApprovalService,
+    goals: GoalService,
+    lane: str,
+    before: str,
+    now: float,
 ) -> StopResult:
-    """Store that the lane's turn, jobs and sub-agents are to end.
+    """Store that the lane's turn, jobs and sub-agents are to end, and pause its goal.
 
     Work that has not begun is withdrawn: in the chat, messages before the event `before`.
     """
@@ -46,7 +52,8 @@ def stop_lane(
         result.stopping = turns.request_stop(tx, job, "")
         result.lanes_to_stop.append(job)
     _end(tx, approvals, tasks, result, now)
-    if tasks and result.stopping is None:
+    is_goal_paused = goals.pause_of_lane(tx, lane, "stopped", now) is not None
+    if (tasks or is_goal_paused) and result.stopping is None:
         result.stopping = "withdrawn"
     return result
 

@@ -47,6 +47,7 @@ def wire_bus(  # noqa: PLR0913 - the inputs by name
         audit_relay=audit_notes,
         renderer=renderer,
         languages=languages,
+        goals=turns.goals,
         read_command=commands.read,
         on_people_changed=on_people_changed,
     )
@@ -62,6 +63,7 @@ def wire_bus(  # noqa: PLR0913 - the inputs by name
             audit_relay=audit_notes,
         ),
         turns=turns.runner,
+        goals=turns.goals,
         isolation=turns.isolation,
         subagents=turns.subagents,
         approvals=access.approvals,

@@ -34,6 +34,7 @@ def command_of(message: InboundMessage) -> str | None:
         or message.task is not None
         or message.job is not None
         or message.is_report
+        or message.is_for_goal
     ):
         return None
     word = _words(message)[0]

@@ -30,6 +30,7 @@ from gateway.runtime.paths import DataDir
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.execution.claims import CommandClaim
+from gateway.turns.goals import GoalService
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class CommandServices:
     renderer: ReplyRenderer
     languages: UserLanguages
     jobs: JobCommands
+    goals: GoalService
 
 
 @frozen
@@ -131,6 +133,9 @@ class CommandDispatcher:
 
     def read(self, message: InboundMessage) -> TypedCommand | None:
         return self.reader.read(message)
+
+    def is_command(self, message: InboundMessage) -> bool:
+        return self.reader.is_command(message)
 
     def takes_time(self, claim: CommandClaim) -> bool:
         return self._command(claim).takes_time

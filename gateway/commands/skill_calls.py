@@ -36,7 +36,8 @@ class CommandReader:
         return None if invocation_in(message.content, self._skills(message)) else command
 
     def is_command(self, message: InboundMessage) -> bool:
-        return self.read(message) is not None
+        """Return whether no turn answers the message: a command, or the check of a goal."""
+        return message.kind == "goal_check" or self.read(message) is not None
 
     def _skills(self, message: InboundMessage) -> Mapping[str, Skill]:
         catalog = self.agent.skills

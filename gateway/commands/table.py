@@ -100,6 +100,13 @@ COMMANDS = {
         group="Work",
         takes_time=True,
     ),
+    "goal": ChatCommand(
+        "goal",
+        mark_for_translation("work until a goal is met; show, pause, resume, clear it"),
+        "goals.answer_goal",
+        group="Work",
+        at_once=True,
+    ),
     "tasks": ChatCommand(
         "tasks",
         mark_for_translation("list background tasks"),

@@ -16,6 +16,7 @@ from gateway.config.sections import (
     AgentSection,
     BusSection,
     ContextSection,
+    GoalsSection,
     HookEventName,
     HookMatcher,
     HookSource,
@@ -106,6 +107,7 @@ class _BaseSettings(BaseSettings):
         LimitsSection()
     )
     subagents: Annotated[SubagentsSection, Setting(reload="at_once")] = SubagentsSection()
+    goals: GoalsSection = GoalsSection()
     schedule: ScheduleSection = ScheduleSection()
     http: Annotated[HttpSection, Setting(widens_access=True)] = HttpSection()
     server: Annotated[ServerSection, Setting(widens_access=True)] = ServerSection()

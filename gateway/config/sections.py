@@ -717,6 +717,18 @@ class AccessSection(Section):
     ] = Field(default_factory=dict)
 
 
+class GoalsSection(Section):
+    max_turns: Annotated[
+        Whole, Field(ge=1), Setting("turns for a goal, until it is paused", see="goals.md")
+    ] = 20
+    max_hours: Annotated[
+        Number, Field(gt=0), Setting("hours of work for a goal, counted after each turn")
+    ] = 2.0
+    max_cost_usd: Annotated[
+        Number | None, Setting("cost of a goal in dollars, with its checks; null: no limit")
+    ] = 5.0
+
+
 class ScheduleSection(Section):
     zone: Annotated[
         ZoneName | None,

@@ -16,8 +16,9 @@ from gateway.core.session_folder import SessionFolder
 ONCE = "cli:local:once-"
 
 MessageKind = Literal[
-    "message", "button", "job", "subagent_task", "subagent_report", "command_report", "overheard"
-]
+    "message", "button", "job", "subagent_task", "subagent_report", "command_report",
+    "goal", "goal_step", "goal_check", "overheard",
+]  # fmt: skip
 
 FileKind = Literal["document", "photo", "video", "audio", "voice", "animation"]
 
@@ -118,9 +119,9 @@ class MessageOptions:
     console's options count. `full_access` is the token of the process that gave it: to any other
     process it is worth nothing.
 
-    Added by Kore to a job or to a report: the `session` it belongs to, its `taint`, whether the
-    model has written a job (`by_model`), and the other `speakers` of a report. Added to a message
-    that names no folder: the folder of its session (`in_session_folder`), which no terminal
+    Added by Kore to a job, a goal or a report: the `session` it belongs to, its `taint`, whether
+    the model has written a job (`by_model`), and the other `speakers` of a report. Added to a
+    message that names no folder: the folder of its session (`in_session_folder`), which no terminal
     describes.
     """
 
@@ -218,8 +219,9 @@ class InboundMessage:
     """One received message.
 
     Its `kind` decides how it is treated: a person's message, a pressed button, a due job, the task
-    or the result of a sub-agent, the end of background commands, or a message in a group that is
-    not addressed to us. The readers of messages know which ones are commands.
+    or the result of a sub-agent, the end of background commands, a goal, the next turn for a goal,
+    the check of a goal, or a message in a group that is not addressed to us. The readers of
+    messages know which ones are commands.
 
     `event_id` is the platform's id, the same after redelivery; with channel and account it is
     unique. `message_id` is the platform's id of the message (an edit has the same). `edited` marks
@@ -289,6 +291,11 @@ class InboundMessage:
     def is_report(self) -> bool:
         """True for a report of background work."""
         return self.kind in ("subagent_report", "command_report")
+
+    @property
+    def is_for_goal(self) -> bool:
+        """True for a goal, and for the turns and checks that Kore adds for it."""
+        return self.kind in ("goal", "goal_step", "goal_check")
 
     @property
     def speakers(self) -> list["InboundMessage"]:

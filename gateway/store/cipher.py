@@ -95,6 +95,7 @@ SEALED = (
     Sealed("summary", ("session", "upto"), ("content",), bound=("taint",)),
     Sealed("task", ("turn_id", "step"), ("definition", "title")),
     Sealed("task", ("turn_id", "step"), ("result",), bound=("taint",), optional=("result",)),
+    Sealed("goal", ("session",), ("template", "remark"), bound=("principal",)),
     Sealed("job", ("made_by",), ("template",), bound=("principal", "kind")),
     Sealed("step", ("turn_id", "n"), ("args",)),
     Sealed("step", ("turn_id", "n"), ("result",), bound=("taint",), optional=("result",)),

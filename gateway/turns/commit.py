@@ -31,6 +31,7 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask, Ta
 from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.store.repositories.execution.windows import SessionWindow
 from gateway.turns.agents.subagents import SubagentCoordinator
+from gateway.turns.goals import GoalService
 from gateway.turns.job_hooks import JobHooks
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.outcome import (
@@ -76,6 +77,7 @@ class TurnCommitter:
         subagents: SubagentCoordinator,
         background: BackgroundWork,
         jobs: JobHooks,
+        goals: GoalService,
         on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
     ) -> None:
         self._database = database
@@ -85,6 +87,7 @@ class TurnCommitter:
         self._subagents = subagents
         self.background = background
         self._jobs = jobs
+        self._goals = goals
         self._on_answer = on_answer
 
     async def commit(self, ended: EndedTurn, outcome: TurnOutcome) -> bool:
@@ -116,6 +119,8 @@ class TurnCommitter:
                 if file_views is not None:
                     sessions.set_file_views(tx, claim.session, file_views)
                 self._jobs.record_end(tx, claim, failure(outcome))
+                if not tasks and self._goals.end_turn(tx, claim, outcome, now):
+                    has_more = True
                 lanes: list[str] = []
                 if tasks:
                     ending = task_outcome(outcome, ended.request.exposure.taint)
@@ -153,6 +158,7 @@ class TurnCommitter:
             now = time.time()
             turns.give_up(tx, claim.turn, replies, sentence, now, cause=cause)
             self._jobs.record_end(tx, claim, sentence)
+            self._goals.fail_turn(tx, claim, sentence, now)
             return self._subagents.end(tx, tasks, ending, now)
 
         self._wake(replies, await self._database.transact(store))

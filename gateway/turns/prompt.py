@@ -8,7 +8,7 @@ from typing import Any
 from agent.context.focused_files import describe_eviction
 from agent.context.project.context import ContextUpdate
 from agent.events import Evicted, SessionCreated
-from agent.prompts import render_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.run.prompt import PromptDraft, PromptEntry, compose_prompt
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.taint.taint import NOTHING, UNTRUSTED
@@ -67,6 +67,8 @@ def build_user_message(
     if last.job is not None:
         facts.append(f"scheduled job {last.job}: nobody is there to answer or to allow anything")
     reports = [message.content for message in messages if _is_from_kore(message)]
+    if any(message.kind == "goal" for message in messages):
+        reports.append(load_prompt("goal_begin"))
     return compose_prompt(
         list(map(_entry, personal, own_facts or [()] * len(personal))),
         datetime.fromtimestamp(last.received_at),
@@ -157,8 +159,9 @@ def is_said(message: InboundMessage) -> bool:
 
 
 def _is_from_kore(message: InboundMessage) -> bool:
-    """Return whether the message reports background work or is a job written by the model."""
-    return message.is_report or (message.job is not None and message.options.by_model)
+    """Return whether Kore or the model wrote the message: a report, a job, a turn for a goal."""
+    is_own_job = message.job is not None and message.options.by_model
+    return message.is_report or is_own_job or message.kind == "goal_step"
 
 
 def _jobs(messages: Sequence[InboundMessage]) -> list[InboundMessage]:

@@ -35,6 +35,7 @@ from gateway.turns.contributors import (
     ServerQuoteReader,
     SkillCalls,
 )
+from gateway.turns.goals import GoalService
 from gateway.turns.isolation import Isolation
 from gateway.turns.job_hooks import JobHooks
 from gateway.turns.permissions import TurnPermissions
@@ -52,6 +53,7 @@ class Turns:
     """Parts that run turns; `reports` are those of background commands."""
 
     compactions: CompactionService
+    goals: GoalService
     isolation: Isolation
     reports: CommandReports
     runner: TurnRunner
@@ -103,6 +105,7 @@ def wire_usage(  # noqa: PLR0913 - the inputs by name
 
 def wire_turns(  # noqa: PLR0913 - the inputs by name
     *,
+    settings: Settings,
     home: DataDir,
     agent: Agent,
     database: Store,
@@ -141,6 +144,18 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
         wake=wake,
         is_shared=is_shared,
     )
+    goals = GoalService(
+        database=database,
+        agent=agent,
+        permissions=permissions,
+        renderer=renderer,
+        sender=sender,
+        events=events,
+        usage=usage,
+        is_command=is_command,
+        wake=wake,
+        settings=settings,
+    )
     reports = CommandReports(
         database=database,
         wake=wake,
@@ -157,6 +172,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
         subagents=subagents,
         background=sessions.background,
         jobs=jobs,
+        goals=goals,
         on_answer=media.speech.consider,
     )
     runner = TurnRunner(
@@ -199,4 +215,4 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
         usage=usage,
         compactions=compactions,
     )
-    return Turns(compactions, isolation, reports, runner, subagents, usage)
+    return Turns(compactions, goals, isolation, reports, runner, subagents, usage)

@@ -125,8 +125,8 @@ async def test_long_run_prints_only_documented_events(
     for line in lines:
         check(line)
     never_here = {
-        # Caused by: a message during a run; a full window; a closed conversation.
-        *("steered", "compacted", "session_closed"),
+        # Caused by: a message during a run; a full window; a closed conversation; a goal.
+        *("steered", "compacted", "session_closed", "goal"),
         # Only agents of library programs hand a conversation over.
         "agent_changed",
         # The shorter runs above print these.

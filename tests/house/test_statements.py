@@ -42,6 +42,7 @@ SMALL = {
 # Indexes of the few rows that are live, and of rows limited to a fixed number.
 SMALL_INDEXES = {
     "approval_open",
+    "goal_active",
     "inbox_denied",
     "inbox_early",
     "inbox_incomplete",

@@ -162,7 +162,7 @@ class Summariser:
     ) -> Summary:
         try:
             async with asyncio.timeout(max(_TIMEOUT_S, model.patience_s)):
-                reply = await _ask_model(model, request, meter)
+                reply = await ask_model(model, request, meter)
         except TimeoutError as exc:
             raise TimedOut(t("the summary timed out")) from exc
         text = self.redactor.clean(reply.text.strip())
@@ -209,7 +209,7 @@ def _words(goal: int) -> int:
     return summary_limit(goal) * 3 // 5
 
 
-async def _ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter) -> Message:
+async def ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter) -> Message:
     """Return the model's reply; its usage is recorded."""
     tariff = model.tariff or Tariff(f"{model.provider.name}/{model.model}")
     till = CallMeter(tariff, model.fallback_tariffs, meter)

@@ -70,6 +70,26 @@ CREATE TABLE session_choice (
     PRIMARY KEY (session, name)
 ) STRICT, WITHOUT ROWID;
 
+-- Goals of sessions (gateway.turns.goals). An active goal has a message waiting (`next_event`), or a
+-- turn of its session runs, or a message waits that begins one.
+CREATE TABLE goal (
+    session     TEXT PRIMARY KEY REFERENCES session (id),
+    principal   TEXT NOT NULL,                    -- the person who set it
+    template    TEXT NOT NULL,                    -- sealed JSON: InboundMessage with the goal as its text
+    state       TEXT NOT NULL CHECK (state IN ('active', 'paused', 'met')),
+    reason      TEXT NOT NULL DEFAULT '',         -- of a pause (gateway.core.records.PauseReason)
+    remark      TEXT NOT NULL,                    -- sealed: what is missing, the evidence or an error
+    next_event  TEXT,                             -- inbox.event_id of the check or the turn to come
+    turns       INTEGER NOT NULL DEFAULT 0,       -- turns, time and cost since it was set or resumed
+    max_turns   INTEGER NOT NULL,
+    worked_s    REAL NOT NULL DEFAULT 0,
+    max_s       REAL NOT NULL,
+    before_nusd INTEGER NOT NULL,                 -- cost of the session before, in nano-dollars
+    max_nusd    INTEGER,                          -- NULL: no limit
+    created_at  REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX goal_active ON goal (session) WHERE state = 'active';
+
 -- The current session of a lane.
 CREATE TABLE binding (
     lane    TEXT PRIMARY KEY,

@@ -33,6 +33,7 @@ def ingestor_of(
         approvals=ApprovalService(access=access, **shown),
         membership=ChatMembership(access=access, **shown),
         audit_relay=app.audit_relay,
+        goals=app.goals,
         read_command=read_command,
         limits=limits,
         **shown,

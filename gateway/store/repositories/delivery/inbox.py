@@ -320,8 +320,9 @@ def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
 
 
 def session_of_message(message: InboundMessage) -> str | None:
-    """Return the session that a report or a job belongs to, wherever its chat is now."""
-    return message.options.session if message.is_report or message.kind == "job" else None
+    """Return the session that a report, a job or a goal belongs to, wherever its chat is now."""
+    belongs = message.is_report or message.is_for_goal or message.kind == "job"
+    return message.options.session if belongs else None
 
 
 def waiting_rows(

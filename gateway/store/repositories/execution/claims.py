@@ -84,7 +84,11 @@ class TurnClaim:
 
 @frozen
 class CommandClaim:
-    """A chat command at the head of a lane; it is finished by `turns.finish_command`."""
+    """A chat command at the head of a lane; it is finished by `turns.finish_command`.
+
+    The check of a goal is claimed in the same way, and so are a goal's messages after the lane has
+    left their session.
+    """
 
     seq: int
     message: InboundMessage
@@ -187,7 +191,7 @@ def claim(
     if not waiting:
         return None
     (seq, message), *_ = waiting
-    if is_command(message):
+    if is_command(message) or _has_left(message, here):
         if scope.worker is not None:
             return HeldElsewhere(OWNER)
         return CommandClaim(seq, message, here.id if here else None)
@@ -212,6 +216,12 @@ def _next_rows(
     if len(rows) > LANE_LIMIT:
         return rows
     return list(takewhile(lambda row: not is_queued(row), rows)) or rows[:1]
+
+
+def _has_left(message: InboundMessage, here: SessionRow | None) -> bool:
+    """Return whether a goal's message belongs to a session that the lane is not in any more."""
+    is_here = here is not None and here.id == message.options.session
+    return message.is_for_goal and not is_here
 
 
 @frozen

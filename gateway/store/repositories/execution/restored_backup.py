@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.conditions import LIVE, WAITING
 from gateway.store.port import Transaction
-from gateway.store.repositories import preferences
+from gateway.store.repositories import goals, preferences
 from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import UNSENT, OutgoingReply, forget_codes
@@ -43,6 +43,7 @@ def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) 
     )
     forget_codes(tx, ended)
     subagent_tasks.abandon(tx, "", now)
+    goals.pause_all(tx, "restored")
     closed = 0
     for (turn,) in tx.all(f"SELECT id FROM turn WHERE {LIVE}"):
         rows = _of_turn(tx, turn)

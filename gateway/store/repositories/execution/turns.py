@@ -12,7 +12,7 @@ from agent.serialization import dumps, images_from_json, part_to_json
 from agent.types import Effect, Message, ToolCall, ToolResult, assistant
 from gateway.core.messages import ONCE
 from gateway.core.records import MessageOutcome
-from gateway.store.conditions import DENIED, WAITING, beginning, none_of
+from gateway.store.conditions import DENIED, LIVE, WAITING, beginning, none_of
 from gateway.store.errors import ReplayRefused
 from gateway.store.port import Transaction
 from gateway.store.repositories import codecs, usage
@@ -172,6 +172,14 @@ def request_stop(tx: Transaction, lane: str, before: str) -> Stopping | None:
     return "withdrawn" if withdrawn else None
 
 
+def is_live(tx: Transaction, session: str) -> bool:
+    """Return whether a turn of the session has not ended."""
+    (exists,) = tx.one(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE session = ? AND {LIVE})", (session,)
+    )
+    return bool(exists)
+
+
 def last_of(tx: Transaction, session: str) -> int | None:
     """Return the newest turn of a session."""
     row = tx.first(
@@ -182,10 +190,11 @@ def last_of(tx: Transaction, session: str) -> int | None:
     return row[0] if row else None
 
 
-def finish_command(tx: Transaction, seq: int, reply: OutgoingReply, now: float) -> None:
+def finish_command(tx: Transaction, seq: int, reply: OutgoingReply | None, now: float) -> None:
     """Finish a command; its answer is queued in this transaction.
 
-    The delivery gets a new name each time, so that a replayed command is answered again.
+    The delivery gets a new name each time, so that a replayed command is answered again. The check
+    of a goal is finished in the same way, without an answer.
     """
     (turn,) = tx.one(
         "INSERT INTO turn (lane, state, created_at, ended_at)"
@@ -193,7 +202,8 @@ def finish_command(tx: Transaction, seq: int, reply: OutgoingReply, now: float) 
         (now, now, seq),
     )
     tx.run("UPDATE inbox SET turn_id = ? WHERE seq = ?", (turn, seq))
-    outbox.put(tx, turn, [replace(reply, delivery_id=f"t{turn}")], now)
+    if reply is not None:
+        outbox.put(tx, turn, [replace(reply, delivery_id=f"t{turn}")], now)
 
 
 def add_model_call(tx: Transaction, lane: str, now: float) -> int:

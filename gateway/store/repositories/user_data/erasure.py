@@ -31,6 +31,7 @@ PERSONAL = frozenset(
             "session",
             "binding",
             "session_choice",
+            "goal",
             "turn",
             "message",
             "step",
@@ -208,6 +209,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         "DELETE FROM job_run WHERE job IN (SELECT id FROM job WHERE principal = ?)",
         "DELETE FROM job WHERE principal = ?",
         f"DELETE FROM chat_clock WHERE chat IN ({_LANES})",
+        "DELETE FROM goal WHERE principal = ?",
         "UPDATE inbox SET principal = '', lane = '', source_message_id = NULL, album = NULL,"
         f" turn_id = NULL, is_incomplete = 0, is_undecoded = 0, dead_reason = '{DELETED}'"
         f" WHERE principal = ? OR lane IN ({_LANES}) OR turn_id IN ({_TURNS})",
@@ -218,6 +220,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
             f"DELETE FROM {table} WHERE session IN ({_SESSIONS})"
             for table in (
                 "session_choice",
+                "goal",
                 "message",
                 "transcript_line",
                 "summary",

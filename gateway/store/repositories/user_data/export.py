@@ -110,6 +110,22 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
         "created_at, kind, rule, zone, state, message",
         "message",
     )
+    files["goals.jsonl"] = _rows(
+        [
+            (
+                *facts,
+                tx.unseal(template, "goal.template", session, principal),
+                tx.unseal(remark, "goal.remark", session, principal),
+            )
+            for *facts, session, template, remark in tx.all(
+                "SELECT created_at, state, reason, turns, session, template, remark"
+                " FROM goal WHERE principal = ? ORDER BY created_at, session",
+                (principal,),
+            )
+        ],
+        "created_at, state, reason, turns, message, remark",
+        "message",
+    )
     files["api_answers.jsonl"] = _rows(
         [
             (at, token, id_, json.dumps(api_answers.unsealed(tx, token, id_, texts)))

@@ -26,6 +26,7 @@ from gateway.store.repositories import (
     api_answers,
     audit_outbox,
     file_changes,
+    goals,
     jobs,
 )
 from gateway.store.repositories.access import approvals, grants, members
@@ -42,6 +43,7 @@ from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPar
 from gateway.store.repositories.execution import subagent_tasks, turns, windows
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
 from gateway.store.repositories.execution.windows import StoredSummary
+from gateway.store.repositories.goals import Goal
 from gateway.store.repositories.jobs import Job
 from gateway.store.sealing import BrokenSeal
 from tests.gateway import stored
@@ -78,6 +80,7 @@ class Scene:
         session_admin.rename(tx, self.session, "my own name")
         sessions.set_file_views(tx, self.session, "{}")
         session_folders.put(tx, self.session, SessionFolder("/work"))
+        goals.put(tx, Goal(self.session, chat_message("all tests pass"), 20, 60.0, None, 0, 1.0))
         members.add_member(tx, OWNER, owner=True, approved_by="cli:0", now=1.0)
         members.open_request(tx, EVE, "2", b"code", (1.0, 9.0))
         outbox.put(tx, None, [OutgoingReply("t1", ROUTE, [OutboundPart("the answer")])], 1.0)
@@ -157,6 +160,8 @@ READERS: dict[str, Callable[[Scene], object]] = {
     "task.definition": lambda s: subagent_tasks.get(s.tx, s.task),
     "task.title": lambda s: subagent_tasks.get(s.tx, s.task),
     "task.result": lambda s: subagent_tasks.get(s.tx, s.task),
+    "goal.template": lambda s: goals.find(s.tx, s.session),
+    "goal.remark": lambda s: goals.find(s.tx, s.session),
     "job.template": lambda s: jobs.find(s.tx, 1),
     "step.args": lambda s: s.tx.unseal(
         *stored.read(s.tx, "step", "args")[0], "step.args", s.turn, 1

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 27); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 28); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -104,6 +104,7 @@ export type WatchEvent =
   | UsageReportEvent
   | FileChangedEvent
   | ContextInvalidatedEvent
+  | GoalChangedEvent
   | SignalledEvent
   | NoticeEvent
   | ErrorEvent
@@ -135,6 +136,7 @@ export type SessionEvent =
   | UsageReportEvent
   | FileChangedEvent
   | ContextInvalidatedEvent
+  | GoalChangedEvent
   | SignalledEvent
   | NoticeEvent
   | ErrorEvent
@@ -530,6 +532,16 @@ export interface FromAgentEvent {
   event: { [key: string]: any }
 }
 
+export interface GoalChangedEvent {
+  type: "goal"
+  state: "active" | "paused" | "met" | "none"
+  goal: string
+  turns: number
+  max_turns: number
+  reason?: string
+  remark?: string
+}
+
 export interface HistoryResetEvent {
   type: "reset"
 }
@@ -552,7 +564,7 @@ export interface InboundMessage {
   private?: boolean
   forwarded?: boolean
   forwarded_from?: string | null
-  kind?: "message" | "button" | "job" | "subagent_task" | "subagent_report" | "command_report" | "overheard"
+  kind?: "message" | "button" | "job" | "subagent_task" | "subagent_report" | "command_report" | "goal" | "goal_step" | "goal_check" | "overheard"
   options?: MessageOptions
   pressed_on?: string | null
   task?: number | null

@@ -1,0 +1,125 @@
+"""`/goal`: a condition that Kore works towards until it is met."""
+
+import re
+from dataclasses import replace
+from typing import TypeVar
+
+from agent.errors import KoreError
+from agent.i18n import mark_for_translation, t
+from agent.records import frozen
+from gateway.commands.declaration import WORK, chat_command
+from gateway.commands.dispatcher import CommandCall
+from gateway.core.markdown import escape_markdown
+from gateway.store.port import Transaction
+from gateway.store.repositories import goals
+from gateway.store.repositories.goals import Goal
+from gateway.turns.goals import GoalLimits
+
+NumberT = TypeVar("NumberT", int, float)
+
+MAX_GOAL_CHARS = 4_000
+# Phones turn two hyphens into one dash.
+_LIMIT = re.compile(r"\s*(?:--|[—–])(turns|time|cost)[= ](\S+)\s*\Z")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(m|min|h)?\Z")
+_HOW = mark_for_translation(
+    "`/goal TEXT` sets a goal: I work until it is met and show the evidence. Limits may follow:"
+    " `--turns 10`, `--time 45m` or `2h`, `--cost 3` (dollars). `/goal` shows it;"
+    " `/goal pause`, `/goal resume` and `/goal clear` change it."
+)
+
+
+@chat_command(
+    "goal", "work until a goal is met; show, pause, resume, clear it", group=WORK, position=35,
+    at_once=True,
+)  # fmt: skip
+def answer_goal(call: CommandCall, tx: Transaction) -> str:
+    goal = goals.find(tx, call.session) if call.session else None
+    word = call.argument.strip().casefold()
+    if not word:
+        return t(_HOW) if goal is None else call.services.goals.describe(tx, goal)
+    if goal is not None and not _may_change(call, goal):
+        return t("Only the person who set the goal, or the owner, can change it.")
+    if word in ("pause", "resume", "clear"):
+        return _change(call, tx, goal, word)
+    try:
+        new = read_goal(call.argument)
+        session = call.begun_session(tx)
+        goal = call.services.goals.begin(tx, call.message, session, new.text, new.limits, call.now)
+    except KoreError as exc:
+        return f"⚠️ {escape_markdown(_sentence(exc))}"
+    return f"{t('Goal set.')}\n{call.services.goals.describe(tx, goal)}"
+
+
+def _change(call: CommandCall, tx: Transaction, goal: Goal | None, word: str) -> str:
+    service = call.services.goals
+    if goal is None:
+        return t("This conversation has no goal.")
+    if word == "clear":
+        service.remove(tx, goal)
+        return t("The goal is removed.")
+    if goal.state == "met":
+        return t("The goal is met already. `/goal TEXT` sets another one.")
+    if word == "pause":
+        goal = service.pause(tx, goal, "person")
+    else:
+        goal = service.resume(tx, goal, call.message, call.now)
+    return service.describe(tx, goal)
+
+
+def _may_change(call: CommandCall, goal: Goal) -> bool:
+    return call.is_owner or call.message.principal == goal.principal
+
+
+@frozen
+class NewGoal:
+    """A goal as a person wrote it, with the limits behind it."""
+
+    text: str
+    limits: GoalLimits
+
+
+def read_goal(argument: str) -> NewGoal:
+    """Read the text of a goal and the limits behind it. Raises `KoreError`."""
+    text, limits = argument.strip(), GoalLimits()
+    while match := _LIMIT.search(text):
+        text = text[: match.start()]
+        limits = _with_limit(limits, match[1], match[2])
+    if not text.strip():
+        raise KoreError(t("the goal is missing: write it before the limits"))
+    if len(text) > MAX_GOAL_CHARS:
+        raise KoreError(
+            t(
+                "the goal is too long ({n:,} of at most {most:,})",
+                n=len(text),
+                most=MAX_GOAL_CHARS,
+            )
+        )
+    return NewGoal(text, limits)
+
+
+def _with_limit(limits: GoalLimits, name: str, value: str) -> GoalLimits:
+    try:
+        if name == "turns":
+            return replace(limits, turns=_positive(int(value)))
+        if name == "cost":
+            return replace(limits, cost_usd=_positive(float(value.lstrip("$"))))
+        if (match := _DURATION.match(value)) is None:
+            raise ValueError(value)
+        seconds = float(match[1]) * (3600 if match[2] == "h" else 60)
+        return replace(limits, seconds=_positive(seconds))
+    except ValueError as exc:
+        raise KoreError(
+            t("--{name}: {value!r} is not a limit", name=name, value=value[:40])
+        ) from exc
+
+
+def _positive(value: NumberT) -> NumberT:
+    """Return the value. Raises ValueError unless it is positive and finite."""
+    if not 0 < value < 10**9:
+        raise ValueError(value)
+    return value
+
+
+def _sentence(exc: KoreError) -> str:
+    text = str(exc)
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,136 @@
+"""Repository for the goals of sessions."""
+
+from typing import Literal
+
+from agent.records import frozen
+from gateway.core.messages import InboundMessage
+from gateway.store.port import Transaction
+from gateway.store.repositories import usage
+from gateway.store.repositories.delivery import inbox
+
+GoalState = Literal["active", "paused", "met"]
+# Why a goal is paused: by a person, a stop, a question of the model, a failed turn, a failed check,
+# a limit of the goal or of spending, plan mode, because the chat left the conversation, because the
+# person lost access, or after a restored backup.
+PauseReason = Literal[
+    "person", "stopped", "question", "failed", "check_failed", "turns", "time", "cost", "limit",
+    "plan", "left", "access", "restored",
+]  # fmt: skip
+
+
+@frozen
+class Goal:
+    """The goal of a session; `message` is the template of its messages, and has its text.
+
+    `turns`, `worked_s` and `cost_nano` count since it was set or resumed. `remark` is what is
+    missing, the evidence that it is met, or the error that paused it. `next_event` is the event id
+    of the waiting message that continues it.
+    """
+
+    session: str
+    message: InboundMessage
+    max_turns: int
+    max_s: float
+    max_nano: int | None
+    before_nano: int
+    created_at: float
+    state: GoalState = "active"
+    reason: PauseReason | Literal[""] = ""
+    remark: str = ""
+    next_event: str | None = None
+    turns: int = 0
+    worked_s: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return self.message.content
+
+    @property
+    def principal(self) -> str:
+        """The person who set it, and with whose rights its turns run."""
+        return self.message.principal
+
+    @property
+    def lane(self) -> str:
+        return self.message.session_key
+
+
+_COLUMNS = (
+    "principal, template, remark, state, reason, next_event, turns, max_turns, worked_s, max_s,"
+    " before_nusd, max_nusd, created_at"
+)
+
+
+def find(tx: Transaction, session: str) -> Goal | None:
+    row = tx.first(f"SELECT {_COLUMNS} FROM goal WHERE session = ?", (session,))
+    if row is None:
+        return None
+    principal, template, remark, state, reason, next_event, turns, max_turns, *numbers = row
+    worked_s, max_s, before_nano, max_nano, created_at = numbers
+    text = tx.unseal(template, "goal.template", session, principal)
+    return Goal(
+        session=session,
+        message=InboundMessage.from_json(text),
+        max_turns=max_turns,
+        max_s=max_s,
+        max_nano=max_nano,
+        before_nano=before_nano,
+        created_at=created_at,
+        state=state,
+        reason=reason,
+        remark=tx.unseal(remark, "goal.remark", session, principal),
+        next_event=next_event,
+        turns=turns,
+        worked_s=worked_s,
+    )
+
+
+def put(tx: Transaction, goal: Goal) -> None:
+    """Store a goal in place of the session's earlier one."""
+    session, principal = goal.session, goal.principal
+    names = f"session, {_COLUMNS}"
+    changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "))
+    tx.run(
+        f"INSERT INTO goal ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        f" ON CONFLICT (session) DO UPDATE SET {changes}",
+        (
+            *(session, principal),
+            tx.seal(goal.message.to_json(), "goal.template", session, principal),
+            tx.seal(goal.remark, "goal.remark", session, principal),
+            *(goal.state, goal.reason, goal.next_event, goal.turns, goal.max_turns),
+            *(goal.worked_s, goal.max_s, goal.before_nano, goal.max_nano, goal.created_at),
+        ),
+    )
+
+
+def remove(tx: Transaction, session: str) -> None:
+    tx.run("DELETE FROM goal WHERE session = ?", (session,))
+
+
+def cost_nano(tx: Transaction, goal: Goal) -> int:
+    """Return the known cost of the session since the goal was set or resumed."""
+    return usage.of_session(tx, goal.session).nano - goal.before_nano
+
+
+def withdraw_next(tx: Transaction, goal: Goal, reason: str) -> None:
+    """Withdraw the waiting message that would continue the goal."""
+    if goal.next_event is not None:
+        inbox.withdraw(tx, goal.lane, goal.next_event, reason)
+
+
+def pause_all(tx: Transaction, reason: PauseReason) -> None:
+    """Pause all active goals; their messages are withdrawn by the caller."""
+    tx.run(
+        "UPDATE goal SET state = 'paused', reason = ?, next_event = NULL WHERE state = 'active'",
+        (reason,),
+    )
+
+
+def working_s(tx: Transaction, turn: int, now: float) -> float:
+    """Return the seconds that a turn has worked, without the time that it waited for answers."""
+    began, waited = tx.one(
+        "SELECT created_at, (SELECT coalesce(sum(answered_at - asked_at), 0) FROM approval"
+        " WHERE turn_id = turn.id AND answered_at IS NOT NULL) FROM turn WHERE id = ?",
+        (turn,),
+    )
+    return max(0.0, now - float(began) - float(waited))

@@ -1,0 +1,460 @@
+"""Goals of conversations: turn after turn until a condition is met, judged after each turn.
+
+The commit of a turn stores the check of its goal as a message of the lane. The check calls the
+judge; one transaction then ends the check and stores what follows: the next turn, or the end. So a
+crash repeats at most a call of the judge.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from agent.agent import Agent
+from agent.context.goal_judge import GoalJudge, GoalVerdict
+from agent.errors import KoreError
+from agent.events import GoalChanged
+from agent.i18n import mark_for_translation, plural, t
+from agent.prompts import render_prompt
+from agent.providers.usage import NANO, dollars
+from agent.records import frozen
+from agent.tools.assistant.schedule import ScheduleTool
+from agent.types import Message
+from gateway.config import Settings
+from gateway.core.errors import WITHHELD
+from gateway.core.event_hub import EventHub
+from gateway.core.markdown import escape_markdown
+from gateway.core.messages import InboundMessage
+from gateway.delivery.renderer import ReplyRenderer
+from gateway.delivery.sender import OutboxSender
+from gateway.store.port import Store, Transaction
+from gateway.store.repositories import goals
+from gateway.store.repositories.conversations import session_admin, sessions
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.execution import turns, windows
+from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
+from gateway.store.repositories.goals import Goal, PauseReason
+from gateway.turns.outcome import TurnOutcome
+from gateway.turns.permissions import TurnPermissions
+from gateway.turns.prompt import is_said
+from gateway.turns.usage.meter import StoreUsageMeter
+
+_REASONS: dict[PauseReason, str] = {
+    "person": mark_for_translation("it was paused by hand"),
+    "stopped": mark_for_translation("the work was stopped"),
+    "question": mark_for_translation("there is a question for you"),
+    "failed": mark_for_translation("the turn failed"),
+    "check_failed": mark_for_translation("the check failed"),
+    "turns": mark_for_translation("the limit of turns is reached"),
+    "time": mark_for_translation("the time limit is reached"),
+    "cost": mark_for_translation("the cost limit is reached"),
+    "limit": mark_for_translation("a spending limit is reached"),
+    "plan": mark_for_translation("plan mode allows no changes; leave it with /mode"),
+    "left": mark_for_translation("this chat left the conversation"),
+    "access": mark_for_translation("the person who set it has no access any more"),
+    "restored": mark_for_translation("a backup was restored"),
+}
+# Reasons that a remark explains.
+_EXPLAINED: frozenset[str] = frozenset({"question", "failed", "check_failed"})
+# A message of a person continues a goal that is paused for one of these reasons.
+_ANSWERED: frozenset[str] = frozenset({"question"})
+_WITHDRAWN = "the goal goes on otherwise"
+
+
+@frozen
+class GoalLimits:
+    """Limits that a person gives with a goal; None: the limit of the settings."""
+
+    turns: int | None = None
+    seconds: float | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class GoalService:
+    """Service that continues goals. `is_command` finds messages that no turn answers."""
+
+    database: Store
+    agent: Agent
+    permissions: TurnPermissions
+    renderer: ReplyRenderer
+    sender: OutboxSender
+    events: EventHub
+    usage: StoreUsageMeter
+    is_command: Callable[[InboundMessage], bool]
+    wake: Callable[[str], None]
+    settings: Settings
+
+    def begin(
+        self,
+        tx: Transaction,
+        message: InboundMessage,
+        session: str,
+        text: str,
+        limits: GoalLimits,
+        now: float,
+    ) -> Goal:
+        """Set a goal in place of an earlier one, and queue its first turn.
+
+        `message` is the request of the person. Raises `KoreError` if the role must not.
+        """
+        self._check_role(message)
+        if (earlier := goals.find(tx, session)) is not None:
+            goals.withdraw_next(tx, earlier, _WITHDRAWN)
+        template = message.derive(
+            "goal",
+            f"goal:{message.event_id}",
+            text,
+            now,
+            options=replace(message.options.lasting, session=session),
+            lane=message.lane,
+        )
+        owner = self.permissions.access.is_owner(message)
+        goal = self._limited(template, session, limits, now, is_owner=owner)
+        goal = replace(goal, before_nano=goals.cost_nano(tx, goal))
+        return self._step(tx, goal, template)
+
+    def pause(
+        self, tx: Transaction, goal: Goal, reason: PauseReason, remark: str | None = None
+    ) -> Goal:
+        """Pause a goal and withdraw what would continue it. Without a `remark` the last one stays.
+
+        A remark on a reason in `_EXPLAINED` explains it; any other one is what is missing.
+        """
+        goals.withdraw_next(tx, goal, "the goal is paused")
+        remark = goal.remark if remark is None else remark
+        paused = replace(goal, state="paused", reason=reason, next_event=None, remark=remark)
+        self._put(tx, paused)
+        return paused
+
+    def resume(self, tx: Transaction, goal: Goal, message: InboundMessage, now: float) -> Goal:
+        """Continue a goal with fresh limits, with the rights of the person who set it."""
+        goals.withdraw_next(tx, goal, _WITHDRAWN)
+        spent = goals.cost_nano(tx, goal)
+        goal = replace(
+            goal,
+            state="active",
+            reason="",
+            remark="" if goal.reason in _EXPLAINED else goal.remark,
+            turns=0,
+            worked_s=0.0,
+            before_nano=goal.before_nano + spent,
+        )
+        text = self._step_text(tx, goal, "goal_resumed")
+        return self._step(
+            tx, goal, _derived(goal, "goal_step", f"goal-resumed:{message.event_id}", text, now)
+        )
+
+    def remove(self, tx: Transaction, goal: Goal) -> None:
+        goals.withdraw_next(tx, goal, "the goal is removed")
+        goals.remove(tx, goal.session)
+        self._publish(tx, goal, removed=True)
+
+    def pause_of_lane(
+        self, tx: Transaction, lane: str, reason: PauseReason, now: float
+    ) -> Goal | None:
+        """Pause the active goal of the lane's conversation, and tell the chat; return it."""
+        session = sessions.bound_session(tx, lane)
+        goal = goals.find(tx, session) if session else None
+        if goal is None or goal.state != "active":
+            return None
+        goal = self.pause(tx, goal, reason)
+        self._tell(tx, goal, now)
+        return goal
+
+    def end_turn(self, tx: Transaction, claim: TurnClaim, outcome: TurnOutcome, now: float) -> bool:
+        """Record the end of a turn in its final transaction; return whether a check now waits."""
+        goal = goals.find(tx, claim.session)
+        if goal is None:
+            return False
+        is_answered = goal.state == "paused" and goal.reason in _ANSWERED
+        if is_answered and any(map(is_said, claim.messages)):
+            goal = replace(goal, state="active", reason="", remark="")
+        if goal.state != "active":
+            return False
+        if any(message.is_for_goal for message in claim.messages):
+            worked_s = goals.working_s(tx, claim.turn, now)
+            goal = replace(goal, turns=goal.turns + 1, worked_s=goal.worked_s + worked_s)
+        if (ending := _pause_of(outcome)) is not None:
+            reason, remark = ending
+            goal = self.pause(tx, goal, reason, remark)
+            self._tell(tx, goal, now)
+            return False
+        goals.withdraw_next(tx, goal, _WITHDRAWN)
+        if self._is_turn_waiting(tx, goal):
+            self._put(tx, replace(goal, next_event=None))
+            return False
+        check = _derived(goal, "goal_check", f"goal-check:{claim.turn}", "", now)
+        self._queue(tx, goal, check)
+        return True
+
+    def fail_turn(self, tx: Transaction, claim: TurnClaim, sentence: str, now: float) -> None:
+        """Pause the goal of a turn that was given up, in the transaction that ends it."""
+        goal = goals.find(tx, claim.session)
+        if goal is not None and goal.state == "active":
+            self._tell(tx, self.pause(tx, goal, "failed", sentence), now)
+
+    async def check(self, claim: CommandClaim) -> None:
+        """Judge a goal, and store what follows with the end of the check."""
+        work = await self.database.transact(self._begin_check, claim, time.time())
+        if work is None:
+            return
+        goal, turn, messages = work
+        payer = TurnClaim(turn, claim.seq, goal.session, [claim.message], resumed=True)
+        judge = GoalJudge(self.agent.models, self.agent.redactor)
+        verdict: GoalVerdict | KoreError
+        try:
+            async with self.usage.meter(payer) as meter:
+                verdict = await judge.judge(goal.text, messages, meter)
+        except KoreError as exc:
+            verdict = exc
+        await self.database.transact(self._conclude, claim, verdict, time.time())
+
+    async def give_up_check(self, claim: CommandClaim, sentence: str) -> None:
+        """End a check that cannot run."""
+        await self.database.transact(self._conclude, claim, KoreError(sentence), time.time())
+
+    def describe(self, tx: Transaction, goal: Goal) -> str:
+        """Return the goal, its state and what it used, as markdown."""
+        lines = [f"🎯 {escape_markdown(goal.text)}", self._state_text(goal)]
+        used = self._used(tx, goal)
+        lines.append(
+            t(
+                "Turns: {n} of {most}; {used} used.",
+                n=goal.turns,
+                most=goal.max_turns,
+                used=used,
+            )
+        )
+        return "\n".join(lines)
+
+    def _begin_check(
+        self, tx: Transaction, claim: CommandClaim, now: float
+    ) -> tuple[Goal, int, Sequence[Message]] | None:
+        """Return the goal to judge, its last turn and the messages; None if the check is over."""
+        goal = self._checked_goal(tx, claim)
+        if goal is None:
+            self._finish(tx, claim, now)
+            return None
+        is_here = sessions.bound_session(tx, goal.lane) == goal.session
+        turn = turns.last_of(tx, goal.session)
+        if not is_here or session_admin.status_of(tx, goal.session) != "open" or turn is None:
+            self._tell(tx, self.pause(tx, goal, "left"), now)
+        elif not self.permissions.access.is_allowed(goal.message):
+            self._tell(tx, self.pause(tx, goal, "access"), now)
+        elif self._is_turn_waiting(tx, goal) or turns.is_live(tx, goal.session):
+            # The end of that turn stores another check.
+            self._put(tx, replace(goal, next_event=None))
+        else:
+            return goal, turn, windows.load(tx, goal.session).messages
+        self._finish(tx, claim, now)
+        return None
+
+    def _conclude(
+        self, tx: Transaction, claim: CommandClaim, verdict: GoalVerdict | KoreError, now: float
+    ) -> None:
+        """End a check: the goal is met or paused, or its next turn is queued."""
+        goal = self._checked_goal(tx, claim)
+        self._finish(tx, claim, now)
+        if goal is None:
+            return
+        goal = replace(goal, next_event=None)
+        if isinstance(verdict, KoreError):
+            is_owner = self.permissions.access.is_private_owner(goal.message)
+            sentence = str(verdict) if is_owner else t(WITHHELD)
+            self._tell(tx, self.pause(tx, goal, "check_failed", sentence), now)
+        elif verdict.is_met:
+            goal = replace(goal, state="met", reason="", remark=verdict.evidence)
+            self._put(tx, goal)
+            self._tell(tx, goal, now)
+        elif (reason := self._obstacle(tx, goal, verdict)) is not None:
+            self._tell(tx, self.pause(tx, goal, reason, verdict.missing), now)
+        else:
+            goal = replace(goal, remark=verdict.missing)
+            text = self._step_text(tx, goal, "goal_step", missing=verdict.missing)
+            event_id = claim.message.event_id.replace("goal-check:", "goal-step:")
+            self._step(tx, goal, _derived(goal, "goal_step", event_id, text, now))
+
+    def _checked_goal(self, tx: Transaction, claim: CommandClaim) -> Goal | None:
+        """Return the active goal that this check is for; None if it is withdrawn or replaced."""
+        session = claim.message.options.session
+        goal = goals.find(tx, session) if session else None
+        if goal is None or goal.state != "active":
+            return None
+        is_current = goal.next_event == claim.message.event_id
+        return goal if is_current and inbox.is_unanswered(tx, claim.seq) else None
+
+    def _finish(self, tx: Transaction, claim: CommandClaim, now: float) -> None:
+        if inbox.is_unanswered(tx, claim.seq):
+            turns.finish_command(tx, claim.seq, None, now)
+
+    def _obstacle(self, tx: Transaction, goal: Goal, verdict: GoalVerdict) -> PauseReason | None:
+        """Return the reason for not beginning another turn; None to go on."""
+        mode = self.permissions.mode(goal.message, sessions.chosen_mode(tx, goal.session))
+        if verdict.asks:
+            return "question"
+        if mode == "plan":
+            return "plan"
+        if goal.turns >= goal.max_turns:
+            return "turns"
+        if goal.worked_s >= goal.max_s:
+            return "time"
+        if goal.max_nano is not None and goals.cost_nano(tx, goal) >= goal.max_nano:
+            return "cost"
+        return None
+
+    def _step(self, tx: Transaction, goal: Goal, step: InboundMessage) -> Goal:
+        """Queue the next turn for a goal, with what is left of its budget; return the goal."""
+        options = step.options
+        if goal.max_nano is not None:
+            left_usd = max(0, goal.max_nano - goals.cost_nano(tx, goal)) / NANO
+            options = replace(options, max_cost_usd=_least(options.max_cost_usd, left_usd))
+        return self._queue(tx, goal, replace(step, options=options))
+
+    def _queue(self, tx: Transaction, goal: Goal, message: InboundMessage) -> Goal:
+        """Store a message that continues a goal, and the goal; return it."""
+        batch = InboxBatch(message.channel, message.account, message.received_at)
+        inbox.accept(tx, batch, [InboxEntry(message)])
+        goal = replace(goal, next_event=message.event_id)
+        self._put(tx, goal)
+        tx.after_commit(lambda: self.wake(goal.lane))
+        return goal
+
+    def _put(self, tx: Transaction, goal: Goal) -> None:
+        goals.put(tx, goal)
+        self._publish(tx, goal)
+
+    def _publish(self, tx: Transaction, goal: Goal, *, removed: bool = False) -> None:
+        event = GoalChanged(
+            "none" if removed else goal.state,
+            goal.text,
+            goal.turns,
+            goal.max_turns,
+            goal.reason,
+            goal.remark,
+        )
+        tx.after_commit(lambda: self.events.publish(goal.lane, event))
+
+    def _tell(self, tx: Transaction, goal: Goal, now: float) -> None:
+        """Send the state of a goal to its chat."""
+        text = f"🎯 {self._state_text(goal)}"
+        route = goal.message.route
+        parts = self.renderer.render(route, text)
+        name = f"goal:{goal.session}:{now!r}"
+        outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], now)
+        tx.after_commit(lambda: self.sender.wake(route.lane))
+
+    def _state_text(self, goal: Goal) -> str:
+        remark = escape_markdown(goal.remark)
+        if goal.state == "met":
+            return t("The goal is met: {evidence}", evidence=remark or t("no evidence was named"))
+        if goal.state == "active":
+            missing = t("Missing at the last check: {missing}", missing=remark)
+            return f"{t('At work.')} {missing}" if remark else t("At work.")
+        why = t(_REASONS[goal.reason]) if goal.reason else ""
+        text = t("The goal is paused: {why}.", why=why)
+        if remark and goal.reason in _EXPLAINED:
+            text += f" {remark}"
+        elif remark:
+            text += " " + t("Missing at the last check: {missing}", missing=remark)
+        hint = (
+            t("Your answer continues it.")
+            if goal.reason in _ANSWERED
+            else t("`/goal resume` continues it.")
+        )
+        return f"{text}\n{hint}"
+
+    def _used(self, tx: Transaction, goal: Goal) -> str:
+        minutes = round(goal.max_s / 60)
+        time_text = plural(
+            minutes, "{used} of {n} minute", "{used} of {n} minutes", used=int(goal.worked_s // 60)
+        )
+        cost = dollars(goals.cost_nano(tx, goal))
+        if goal.max_nano is None:
+            return t("{time} and {cost}", time=time_text, cost=cost)
+        most = dollars(goal.max_nano)
+        return t("{time} and {cost} of {most}", time=time_text, cost=cost, most=most)
+
+    def _step_text(self, tx: Transaction, goal: Goal, prompt: str, **values: str) -> str:
+        """Return the text of the next turn, for the model."""
+        used = f"{int(goal.worked_s // 60)} of {round(goal.max_s / 60)} minutes"
+        if goal.max_nano is not None:
+            cost = goals.cost_nano(tx, goal)
+            used += f" and {dollars(cost)} of {dollars(goal.max_nano)}"
+        return render_prompt(
+            prompt, goal=goal.text, n=goal.turns + 1, max=goal.max_turns, used=used, **values
+        )
+
+    def _is_turn_waiting(self, tx: Transaction, goal: Goal) -> bool:
+        """Return whether a message waits that begins a turn in the conversation of the goal."""
+        for message in inbox.waiting_messages(tx, goal.lane):
+            session = inbox.session_of_message(message) or goal.session
+            if session == goal.session and not self.is_command(message):
+                return True
+        return False
+
+    def _limited(
+        self,
+        template: InboundMessage,
+        session: str,
+        limits: GoalLimits,
+        now: float,
+        *,
+        is_owner: bool,
+    ) -> Goal:
+        """Return a goal with its limits. Only the owner may exceed those of the settings."""
+        settings = self.settings
+        most_turns, most_usd = settings.goals.max_turns, settings.goals.max_cost_usd
+        most_s = settings.goals.max_hours * 3600
+        own_turns, own_s = limits.turns or most_turns, limits.seconds or most_s
+        own_usd = most_usd if limits.cost_usd is None else limits.cost_usd
+        usd = own_usd if is_owner else _least(own_usd, most_usd)
+        return Goal(
+            session=session,
+            message=template,
+            max_turns=own_turns if is_owner else min(own_turns, most_turns),
+            max_s=own_s if is_owner else min(own_s, most_s),
+            max_nano=None if usd is None else round(usd * NANO),
+            before_nano=0,
+            created_at=now,
+        )
+
+    def _check_role(self, message: InboundMessage) -> None:
+        """Raise `KoreError` unless the sender's role may have work done without them."""
+        role = self.permissions.policies.role(self.permissions.access.role(message))
+        rule = role.rule(ScheduleTool.name) if role is not None else None
+        if rule is None or not rule.allow:
+            raise KoreError(t("your role cannot set goals"))
+
+
+def _pause_of(outcome: TurnOutcome) -> tuple[PauseReason, str | None] | None:
+    """Return why a turn with this outcome pauses its goal, with a remark; None to go on."""
+    result = outcome.result
+    assert result is not None, "a turn ends with Done"
+    error = outcome.error
+    if result.stopped == "cancelled":
+        return "stopped", None
+    if result.stopped == "limit":
+        return "limit", None
+    sentence = ""
+    if error is not None:
+        sentence = error.message if outcome.is_owner else t(WITHHELD)
+    if error is not None or result.stopped not in (None, "max_iterations"):
+        return "failed", sentence
+    if result.signal in ("DECIDE", "BLOCKED"):
+        return "question", result.signal_reason or ""
+    return None
+
+
+def _derived(
+    goal: Goal, kind: Literal["goal_step", "goal_check"], event_id: str, text: str, now: float
+) -> InboundMessage:
+    """Return a message that Kore writes for a goal, in the name of the person who set it."""
+    template = goal.message
+    return template.derive(kind, event_id, text, now, options=template.options, lane=template.lane)
+
+
+def _least(first: float | None, second: float | None) -> float | None:
+    return min((value for value in (first, second) if value is not None), default=None)
