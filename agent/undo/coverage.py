@@ -35,11 +35,13 @@ class UndoCoverage:
         self._walker = None if blobs is None else SnapshotWalker(root, blobs, closed, limits)
         self._tree = FolderSnapshot()
 
-    def deletion(self, targets: DeletionTargets, *, confined: bool) -> Deletion:
+    def deletion(
+        self, targets: DeletionTargets, *, confined: bool, reach: Collection[Path] = ()
+    ) -> Deletion:
         """Return which targets undo could restore; blocks.
 
-        `confined` commands cannot see anything outside of the folder, and its repositories are
-        protected unless named.
+        `confined` commands cannot change anything outside of the folder, except in the folders of
+        their `reach`, and its repositories are protected unless named.
         """
         inside: dict[Path, None] = {}
         outside: list[Path] = []
@@ -64,14 +66,15 @@ class UndoCoverage:
         for path in searched_folders:
             losses = islice(self._losses(path), _MAX_LOSSES)
             possible |= {lost_path: None for cause, lost_path in losses if cause != "git"}
-        if outside and not confined:
-            lost["outside"] = dict.fromkeys(outside)
+        unseen = [path for path in outside if confined and not _meets(path, reach)]
+        if lost_outside := [path for path in outside if path not in unseen]:
+            lost["outside"] = dict.fromkeys(lost_outside)
         all_lost = {path for paths in lost.values() for path in paths}
         return Deletion(
             restorable=self._names([path for path in inside if path not in all_lost]),
             lost=tuple((cause, self._names(paths)) for cause, paths in lost.items()),
             possible=self._names(possible),
-            unseen=self._names(outside) if confined else (),
+            unseen=self._names(unseen),
             is_chosen_later=bool(targets.search_roots),
         )
 
@@ -149,6 +152,11 @@ class UndoCoverage:
             suffix = "/" if _is_folder(path) and str(path) != "/" else ""
             names.append(escape_line(f"{inside}{suffix}"))
         return (*names, "…") if len(paths) > _MAX_NAMES else tuple(names)
+
+
+def _meets(path: Path, folders: Collection[Path]) -> bool:
+    """Return whether the path is in one of the folders, or one of them in it."""
+    return any(path.is_relative_to(each) or each.is_relative_to(path) for each in folders)
 
 
 def _is_folder(path: Path) -> bool:

@@ -35,8 +35,8 @@ def answer_add_dir(call: CommandCall, tx: Transaction) -> str:
     owner = FolderOwner(message.principal, call.begun_session(tx), root)
     add_folder(tx, access, owner, call.now)
     return t(
-        "Added to this conversation: {folder}. I may read and change files there; "
-        "commands read them.",
+        "Added to this conversation: {folder}. I may read and change files there, and so may "
+        "commands.",
         folder=code(str(access.path)),
     )
 

@@ -76,11 +76,15 @@ class StoreMount:
 class AddedFolder:
     """Folder outside the workspace that a person lets commands read, except its `masked_paths`.
 
-    A sandbox that cannot hide paths does not show a folder with some.
+    A sandbox that cannot hide paths does not show a folder with some. If it `is_writable`, commands
+    may change it, except its `read_only_paths` if the sandbox can exclude them; it then contains
+    no other folder that they may change.
     """
 
     identity: FolderIdentity
     masked_paths: tuple[Path, ...] = ()
+    is_writable: bool = False
+    read_only_paths: tuple[Path, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -104,7 +108,7 @@ class SandboxCommand:
     `shm` appear as /tmp and /dev/shm; without it those are new for each command. `variables` are
     for the command only: the dynamic linker of programs that build the sandbox would obey them.
     `git_defaults` are the settings that git has without a repository. `report` takes what the
-    sandbox can measure about the command. `folders` are readable, too.
+    sandbox can measure about the command. `folders` are readable, too, and some writable.
     """
 
     command: str
@@ -126,6 +130,11 @@ class SandboxCommand:
     git_defaults: GitDefaults = field(default_factory=GitDefaults)
     report: ReportPipe | None = None
     folders: tuple[AddedFolder, ...] = ()
+
+    @property
+    def writable_folders(self) -> tuple[AddedFolder, ...]:
+        """Added folders that it may change."""
+        return () if self.read_only else tuple(each for each in self.folders if each.is_writable)
 
     @property
     def reaches_hosts(self) -> bool:

@@ -134,7 +134,10 @@ class Bubblewrap:
             # Without descriptors a command could replace a folder by a link after its check.
             job = job if self._by_descriptor else replace(job, folders=())
             added = stack.enter_context(job.open_added_folders())
-            read_only = {**caches, **added}
+            job = replace(job, folders=tuple(each for each in job.folders if each.path in added))
+            writable = {each.path: added[each.path] for each in job.writable_folders}
+            read_only = {**caches, **{path: added[path] for path in added if path not in writable}}
+            changeable = {**opened_folders, **writable}
             setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")
@@ -145,14 +148,14 @@ class Bubblewrap:
                 setup.arguments.append("--unshare-net")
             else:
                 enter = (*job.network.enter, "--")
-            sources = {path: path for path in (*opened_folders, *self._visible, *read_only)}
+            sources = {path: path for path in (*changeable, *self._visible, *read_only)}
             if job.temporary is not None:
                 sources[job.temporary] = job.temporary
             pins, frozen = self._mounts(job)
             if self.runs_as_root:
                 own_mounts = {**dict.fromkeys(pins, False), **dict.fromkeys(frozen, True)}
                 sources, words = self._map_to_user(
-                    stack, opened_folders, read_only, job.temporary, own_mounts
+                    stack, changeable, read_only, job.temporary, own_mounts
                 )
                 network = () if job.network is None else job.network.enter[1:]
                 enter = (words[0], *network, *words[1:])
@@ -166,10 +169,10 @@ class Bubblewrap:
             self._make_socket_folders(setup, job)
             bind = "--ro-bind" if job.read_only else "--bind"
             if self.runs_as_root:
-                for folder in opened_folders:
+                for folder in changeable:
                     setup.arguments += [bind, str(sources[folder]), str(folder)]
             else:
-                self._bind(setup, bind, opened_folders)
+                self._bind(setup, bind, changeable)
                 for path in pins:
                     setup.pin(path)
                 for path in frozen:
@@ -359,6 +362,10 @@ class Bubblewrap:
         if job.store is not None:
             roots.append(job.store.folder)
             read_only += job.store.read_only_paths
+        for folder in job.writable_folders:
+            roots.append(folder.path)
+            read_only += folder.read_only_paths
+            hidden_paths += folder.masked_paths
         frozen: set[Path] = set() if job.read_only else set(read_only)
         pins: set[Path] = set()
         for path in () if job.read_only else (*hidden_paths, *read_only):

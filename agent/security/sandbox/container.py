@@ -144,12 +144,15 @@ class ContainerSandbox:
             # Its hooks and configuration cannot be excluded without hiding them from git.
             arguments += ["--volume", f"{job.store.folder}:{job.store.folder}:ro"]
         folders = [folder for folder in job.folders if ":" not in str(folder.path)]
+        writable = {folder.path: folder.read_only_paths for folder in job.writable_folders}
         for folder in folders:
-            arguments += ["--volume", f"{folder.path}:{folder.path}:ro"]
+            end = "" if folder.path in writable else ":ro"
+            arguments += ["--volume", f"{folder.path}:{folder.path}{end}"]
         masked = [path for folder in folders for path in folder.masked_paths]
         # Read-only paths are hidden as well: a mount given by its path could become a link to
         # somewhere else.
-        read_only = (*job.locked_paths, *job.read_only_paths)
+        read_only = [*job.locked_paths, *job.read_only_paths]
+        read_only += [path for folder in folders for path in writable.get(folder.path, ())]
         for path in (*job.forbidden_paths, *job.masked_paths, *masked, *read_only):
             if path.is_dir() and not path.is_symlink():
                 arguments += ["--tmpfs", f"{path}:ro,size=4k"]

@@ -323,7 +323,9 @@ class Exec:
         if targets is not None:
             changes = Recorder() if line.background else line.call.changes
             coverage = changes.coverage(line.call.workspace, self._scope.unrecorded(line.call))
-            deletion = coverage.deletion(targets, confined=self._commands.holds(line))
+            reach = self._commands.added_reach(line)
+            is_confined = self._commands.holds(line)
+            deletion = coverage.deletion(targets, confined=is_confined, reach=reach)
         if not unprotected:
             return deletion
         deletion = deletion or Deletion()

@@ -89,14 +89,10 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     root = call.workspace
     closed = _existing_below(root, settings.off_limits)
     locked = _existing_below(root, settings.fixed_files)
-    frozen = []
-    task_files = TASK_FILES if "untrusted" in call.taint else frozenset[str]()
-    for entry in os.scandir(root):
-        name = normalize_filename(entry.name)
-        if not call.owner and name in _PRIVATE:
-            closed.append(root / entry.name)
-        elif name in PROMPT_FILES or name in PROMPT_FOLDERS or name in task_files:
-            frozen.append(root / entry.name)
+    names = os.listdir(root)
+    if not call.owner:
+        closed += [root / name for name in names if normalize_filename(name) in _PRIVATE]
+    frozen = [path for path in _steering(root, names, call) if path not in closed]
     frozen += _instructions_around(call.base, root)
     walk = _CoverWalk(root, settings.blocked_paths)
     if not walk.is_complete:
@@ -126,20 +122,55 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     )
 
 
-def masked_in_folder(settings: ToolSettings, folder: Path) -> tuple[Path, ...] | None:
-    """Return what commands must not see of a folder outside the workspace.
+@frozen
+class AddedFolderCover:
+    """Parts of a folder outside the workspace that commands must not see, or not change.
 
-    That is what file tools do not open there, except git's stores. None if the folder has too many
-    entries or hidden paths. Blocks.
+    `git_stores` are those of `MountRestrictions`. `holds_own_files`: some of Kore's are among the
+    `masked_paths`.
+    """
+
+    masked_paths: tuple[Path, ...]
+    read_only_paths: tuple[Path, ...]
+    git_stores: tuple[Path, ...]
+    holds_own_files: bool
+
+
+def cover_added_folder(
+    settings: ToolSettings, folder: Path, call: CallContext
+) -> AddedFolderCover | None:
+    """Return the cover of a folder outside the workspace.
+
+    Commands do not see what file tools do not open there, except git's stores. What is read-only is
+    the same as in a workspace. None if the folder has too many entries or hidden paths. Blocks.
+    Raises `OSError` for a folder that cannot be listed.
     """
     walk = _CoverWalk(
         folder, (*settings.blocked_paths, *PRIVATE_PLACES), _MAX_ADDED_ENTRIES, folder.parts[1:]
     )
-    own = (*settings.off_limits, *settings.fixed_files)
-    masked = _real(folder, [*_existing_below(folder, own), *walk.masked_paths])
+    own = _existing_below(folder, (*settings.off_limits, *settings.fixed_files))
+    masked = _real(folder, [*own, *walk.masked_paths])
     if not walk.is_complete or len(masked) > _MAX_ADDED_MASKS:
         return None
-    return tuple(path for path in masked if set(masked).isdisjoint(path.parents))
+    hidden = set(masked)
+    read_only = [*_steering(folder, os.listdir(folder), call), *walk.read_only_paths]
+    if "untrusted" in call.taint:
+        read_only += walk.worktree_files
+    return AddedFolderCover(
+        tuple(path for path in masked if hidden.isdisjoint(path.parents)),
+        tuple(path for path in _real(folder, read_only) if hidden.isdisjoint(path.parents)),
+        tuple(walk.stores),
+        bool(own),
+    )
+
+
+def _steering(root: Path, names: Iterable[str], call: CallContext) -> Iterator[Path]:
+    """Yield those of a folder's entries that steer later turns."""
+    task_files = TASK_FILES if "untrusted" in call.taint else frozenset[str]()
+    for name in names:
+        folded = normalize_filename(name)
+        if folded in PROMPT_FILES or folded in PROMPT_FOLDERS or folded in task_files:
+            yield root / name
 
 
 def _instructions_around(base: Path, root: Path) -> Iterator[Path]:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen, stable_repr
-from agent.security.files.folder_identity import FolderIdentity, is_in_place
+from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.git_layout import find_outer_store
 from agent.security.files.private_places import private_place
-from agent.security.files.quarantine import CreatedFiles
 from agent.security.local_services import LocalService, split_services
 from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.proxy_connection import EgressGrant
@@ -52,9 +51,8 @@ from agent.security.taint.file_marks import mark_tainted
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext
-from agent.tools.repositories.history import GitHistoryGuard, own_stores
 from agent.tools.repositories.store_files import HistoryCache
-from agent.tools.shell.git_stores import GitStoreGuard
+from agent.tools.shell.change_guards import ChangedFolder, ChangeGuards, FindStores
 from agent.tools.shell.home_settings import (
     HomeSettings,
     answered_digest,
@@ -62,10 +60,9 @@ from agent.tools.shell.home_settings import (
     record_allowed_changes,
 )
 from agent.tools.shell.mount_restrictions import (
-    TASK_FILES,
     MountRestrictions,
+    cover_added_folder,
     find_git_stores,
-    masked_in_folder,
     mount_restrictions,
 )
 from agent.tools.shell.process_group import Exit, run
@@ -120,18 +117,26 @@ class CommandLine:
         """True if the workspace is read-only to it, where a sandbox confines it."""
         return self.read_only or not self.call.may_write
 
-    def marked_places(self) -> tuple[Path, ...]:
-        """Return the places where its changes must be marked.
+    def marked_places(self, added: Iterable[Path]) -> tuple[Path, ...]:
+        """Return the places where its changes must be marked, also in `added` folders.
 
-        These are all of an own workspace, and the own folders in a stranger's; other places are
+        These are all of an own folder, and the own folders in a stranger's; other places are
         untrusted because of their location.
         """
-        origin, workspace = self.call.origin, self.call.workspace
         if self.is_frozen:
             return ()
-        if origin.is_own(workspace):
-            return (workspace,)
-        return tuple(place for place in origin.own if place.is_relative_to(workspace))
+        own = self.call.origin.own
+        return tuple(
+            place
+            for folder in (self.call.workspace, *added)
+            for place in ((folder,) if self.call.origin.is_own(folder) else own)
+            if place.is_relative_to(folder)
+        )
+
+    def deleted_paths(self) -> tuple[Path, ...]:
+        """Return the paths that it deletes by name."""
+        targets = self.deletion_targets()
+        return () if targets is None else tuple(targets.paths)
 
     def contents(self) -> "ScriptContents":
         """Return the files that it runs. May block."""
@@ -264,7 +269,10 @@ class SandboxedCommands:
         settings = self._settings
         paths = (settings.blocked_paths, settings.off_limits, settings.fixed_files)
         variables = sorted(settings.exec_env.items())
-        added = sorted(str(folder.path) for folder in line.call.environment.folders)
+        added = sorted(
+            f"{folder.path} {'changes' if folder.is_writable else 'reads'}"
+            for folder in line.call.environment.folders
+        )
         # Only when present, so that earlier answers keep their hash.
         reach = (self._sandbox, settings.limits, *paths, *variables, *([added] if added else []))
         digest = hashlib.sha256(stable_repr(reach).encode()).hexdigest()
@@ -317,28 +325,29 @@ class SandboxedCommands:
     async def _run(
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> CommandResult:
-        created_files = CreatedFiles(line.call.workspace, TASK_FILES)
-        created_files.begin()
-        places = line.marked_places()
+        added = await asyncio.to_thread(self._added_folders, line)
+        guards = ChangeGuards(_changed_folders(line, added), self._read_history)
+        guards.begin()
+        places = line.marked_places(_writable_stores(added))
         tainting = TaintingCommand(*places) if places else None
         if tainting is not None:
             tainting.start()
             if line.is_exposed():
                 tainting.begin()
-        git_stores = GitStoreGuard(line.call.workspace)
-        history = GitHistoryGuard(line.call.workspace, self._read_history)
         try:
             async with self._proxy(line, tainting) as proxy:
                 covered = await asyncio.to_thread(self._restrictions, line)
-                git_stores.begin(covered.all_git_stores)
-                await asyncio.to_thread(self._protect_history, line, history, covered)
-                job = await asyncio.to_thread(self._job, line, proxy, covered)
+                stores = {line.call.workspace: covered.git_stores, **_writable_stores(added)}
+                outer = {line.call.workspace: covered.all_git_stores}
+                guards.record_stores({**stores, **outer})
+                await asyncio.to_thread(self._protect_history, line, guards, stores)
+                job = await asyncio.to_thread(self._job, line, proxy, covered, added)
                 shared = None if job.network is None else job.network.holder
                 with ReportPipe(shared) as pipe:
                     if line.terminal is None:
                         job = replace(job, report=pipe)
                     with self._sandbox_of(line).prepare(job) as spawn:
-                        async with self._meter(line, tainting) as meter:
+                        async with self._meter(line, tainting, added) as meter:
                             end = await run(
                                 *(spawn, timeout_s, on_output, meter),
                                 on_timeout=pipe.count_attempts if self.holds(line) else None,
@@ -349,9 +358,7 @@ class SandboxedCommands:
         finally:
             # A second cancellation ends each of these waits.
             try:
-                # If another folder has taken its place, nothing is restored there.
-                is_same = is_in_place(line.call.environment.identity)
-                restored = await asyncio.to_thread(history.end, is_restored=is_same)
+                restored = await asyncio.to_thread(guards.restore)
             finally:
                 # The command may already have stored untrusted output, or copied a file that
                 # contains it.
@@ -363,44 +370,36 @@ class SandboxedCommands:
                     is_exposed = (
                         is_exposed and not line.is_frozen and not self._settings.full_access
                     )
-                    # If another folder has taken its place, nothing is renamed there.
-                    is_exposed = is_exposed and is_in_place(line.call.environment.identity)
-                    moved = await asyncio.to_thread(created_files.end, is_exposed=is_exposed)
-                    if is_exposed and self.holds(line):
-                        moved = [*moved, *await asyncio.to_thread(git_stores.end)]
+                    moved = await asyncio.to_thread(
+                        guards.set_aside, is_exposed=is_exposed, is_confined=self.holds(line)
+                    )
         return CommandResult(
             end,
             bool(proxy and proxy.session.reached_hosts),
             _describe_refusals(proxy),
             _describe_moves(moved)
             + _describe_histories("history_kept", restored)
-            + _describe_histories("history_unprotected", history.unprotected),
+            + _describe_histories("history_unprotected", guards.unprotected),
             replace(
                 facts, left_processes=facts.left_processes or distinct_names(end.left_processes)
             ),
         )
 
     def _protect_history(
-        self, line: CommandLine, history: GitHistoryGuard, covered: MountRestrictions
+        self, line: CommandLine, guards: ChangeGuards, stores: Mapping[Path, Sequence[Path]]
     ) -> None:
         """Protect repositories that the command does not delete by name.
 
         A person was asked about those that it names.
         """
         if self._may_lose_history(line):
-            self._hold_history(line, history, lambda: covered.git_stores)
+            find = {folder: partial(tuple, within) for folder, within in stores.items()}
+            guards.hold_history(find, line.deleted_paths())
 
     def _may_lose_history(self, line: CommandLine) -> bool:
         """Return whether its deletions are not a person's own."""
         is_typed = line.is_typed or line.terminal is not None
         return not line.is_frozen and not is_typed and not self._settings.full_access
-
-    def _hold_history(
-        self, line: CommandLine, history: GitHistoryGuard, find: Callable[[], Sequence[Path]]
-    ) -> None:
-        targets = line.deletion_targets()
-        deleted = () if targets is None else targets.paths
-        history.begin(own_stores(line.call.workspace, find), deleted)
 
     def unprotected_history(self, line: CommandLine) -> tuple[str, ...]:
         """Return the repositories whose history cannot be protected from this command.
@@ -409,36 +408,40 @@ class SandboxedCommands:
         """
         if not self._may_lose_history(line):
             return ()
-        workspace = line.call.workspace
-        history = GitHistoryGuard(workspace, self._read_history)
-        find = partial(find_git_stores, workspace) if self.holds(line) else tuple
+        folders = _changed_folders(line, self._added_folders(line))
+        guards = ChangeGuards(folders, self._read_history)
+        find: dict[Path, FindStores] = {
+            folder.path: partial(find_git_stores, folder.path) if self.holds(line) else tuple
+            for folder in folders
+        }
         try:
-            self._hold_history(line, history, find)
+            guards.hold_history(find, line.deleted_paths())
         finally:
-            history.end(is_restored=False)
-        return tuple(history.unprotected)
+            guards.restore(is_restored=False)
+        return tuple(guards.unprotected)
 
-    def _written_folders(self, line: CommandLine) -> tuple[Path, ...]:
-        workspace = () if line.is_frozen else (line.call.workspace,)
-        if not self.holds(line):
-            return workspace
-        return (*workspace, self._spaces.folder(line.call.session))
+    def _written_folders(
+        self, line: CommandLine, added: "Sequence[_ShownFolder]"
+    ) -> tuple[Path, ...]:
+        folders = () if line.is_frozen else (line.call.workspace, *_writable_stores(added))
+        return (*folders, self._spaces.folder(line.call.session)) if self.holds(line) else folders
 
     def changeable_folders(self, call: CallContext) -> tuple[Path, ...]:
         """Return the real folders of the machine that tools of this conversation can change.
 
         May block.
         """
-        space = self._spaces.existing_folder(call.session)
-        store = find_outer_store(call.workspace) if call.owner else None
-        folders = [call.workspace, *([] if space is None else [space])]
-        folders += [access.path for access in call.folders if access.is_writable]
-        if store is not None:
-            folders += [store.common, store.own]
-        return tuple(Path(os.path.realpath(folder)) for folder in folders)
+        added = [access.path for access in call.folders if access.is_writable]
+        return (
+            *self._changed_elsewhere(call),
+            *(Path(os.path.realpath(folder)) for folder in added),
+        )
 
     def _meter(
-        self, line: CommandLine, tainting: TaintingCommand | None
+        self,
+        line: CommandLine,
+        tainting: TaintingCommand | None,
+        added: "Sequence[_ShownFolder]",
     ) -> AbstractAsyncContextManager[CommandMeter | None]:
         if (limits := self._settings.limits) is None:
             return nullcontext()
@@ -446,7 +449,7 @@ class SandboxedCommands:
         return self._meters.metered(
             CommandMeter(
                 call.session,
-                self._written_folders(line),
+                self._written_folders(line, added),
                 limits,
                 clock=tainting.since if tainting is not None else WriteClock(),
             )
@@ -543,7 +546,11 @@ class SandboxedCommands:
         return mount_restrictions(self._settings, line.call)
 
     def _job(
-        self, line: CommandLine, proxy: "EgressProxy | None", covered: MountRestrictions
+        self,
+        line: CommandLine,
+        proxy: "EgressProxy | None",
+        covered: MountRestrictions,
+        added: "Sequence[_ShownFolder]",
     ) -> SandboxCommand:
         workspace = line.call.workspace
         is_own = line.call.origin.is_own(workspace)
@@ -565,23 +572,62 @@ class SandboxedCommands:
             terminal=line.terminal,
             identity=line.call.environment.identity,
             git_defaults=read_git_defaults(workspace if is_own else None),
-            folders=self._added_folders(line) if self.holds(line) else (),
+            folders=tuple(each.folder for each in added),
         )
 
-    def _added_folders(self, line: CommandLine) -> tuple[AddedFolder, ...]:
-        """Return the folders that a person has added, as far as commands can be shown them."""
-        readable = self.readable_files(line.call)
-        folders: dict[Path, AddedFolder] = {}
-        for access in line.call.environment.folders:
+    def _added_folders(self, line: CommandLine) -> "tuple[_ShownFolder, ...]":
+        """Return the folders that a person has added, as far as commands can be shown them.
+
+        May block.
+        """
+        if not self.holds(line):
+            return ()
+        call = line.call
+        readable = self.readable_files(call)
+        fixed = self._changed_elsewhere(call)
+        added: dict[Path, _ShownFolder] = {}
+        # Of two accesses to the same folder, the one for changes counts.
+        for access in sorted(call.environment.folders, key=lambda access: access.is_writable):
             path = access.path
-            if any(map(path.is_relative_to, (line.call.workspace, *readable))):
+            if any(map(path.is_relative_to, (call.workspace, *readable))):
                 continue
-            with suppress(ToolError):
+            with suppress(ToolError, OSError):
                 identity = FolderIdentity.of(path)
-                masked = masked_in_folder(self._settings, path)
-                if masked is not None and private_place(path) is None:
-                    folders[path] = AddedFolder(identity, masked)
-        return tuple(folders.values())
+                cover = cover_added_folder(self._settings, path, call)
+                if cover is None or private_place(path) is not None:
+                    continue
+                is_writable = access.is_writable and call.owner and not line.is_frozen
+                # Its parts would be protected by two rules.
+                is_apart = not any(
+                    place.is_relative_to(path) or path.is_relative_to(place) for place in fixed
+                )
+                is_writable = is_writable and is_apart and not cover.holds_own_files
+                folder = AddedFolder(
+                    identity, cover.masked_paths, is_writable, cover.read_only_paths
+                )
+                added[path] = _ShownFolder(folder, cover.git_stores)
+        return tuple(
+            each
+            for path, each in added.items()
+            if not any(
+                outer.folder.is_writable and outer.folder.path in path.parents
+                for outer in added.values()
+            )
+        )
+
+    def added_reach(self, line: CommandLine) -> tuple[Path, ...]:
+        """Return the added folders that this command may change."""
+        if line.is_frozen:
+            return ()
+        return tuple(each.path for each in line.call.environment.folders if each.is_writable)
+
+    def _changed_elsewhere(self, call: CallContext) -> list[Path]:
+        """Return what commands change apart from the added folders. May block."""
+        store = find_outer_store(call.workspace) if call.owner else None
+        space = self._spaces.existing_folder(call.session)
+        folders = [call.workspace, *([] if space is None else [space])]
+        folders += [] if store is None else [store.common, store.own]
+        return [Path(os.path.realpath(folder)) for folder in folders]
 
     def _network(self, line: CommandLine) -> "SessionNetwork | None":
         """Return the conversation's network, which exists once a background command runs in it.
@@ -625,6 +671,28 @@ def _describe_refusals(proxy: "EgressProxy | None") -> str:
         render_prompt("sandbox/host_refused", where=where, reason=reason) + "\n"
         for where, reason in refusals
     )
+
+
+@frozen
+class _ShownFolder:
+    """Added folder, and the git stores in it (see `MountRestrictions`)."""
+
+    folder: AddedFolder
+    git_stores: tuple[Path, ...]
+
+
+def _writable_stores(added: Sequence[_ShownFolder]) -> dict[Path, tuple[Path, ...]]:
+    """Return the folders that a command may change, with the git stores in each."""
+    return {each.folder.path: each.git_stores for each in added if each.folder.is_writable}
+
+
+def _changed_folders(line: CommandLine, added: Sequence[_ShownFolder]) -> list[ChangedFolder]:
+    """Return the workspace and the added folders that a command may change."""
+    folders = [each.folder for each in added if each.folder.is_writable]
+    return [
+        ChangedFolder(line.call.workspace, line.call.environment.identity),
+        *(ChangedFolder(folder.path, folder.identity) for folder in folders),
+    ]
 
 
 def _describe_histories(prompt: str, names: Sequence[str]) -> str:

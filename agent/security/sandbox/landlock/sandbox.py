@@ -133,6 +133,8 @@ class Landlock:
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
+                    visible_folders = tuple(each for each in job.folders if each.path in added)
+                    job = replace(job, folders=visible_folders)
                     plan = self._plan(job, str(private), git, opened, (*caches, *added))
                     file.write(marshal.dumps(plan))
                 root = str(Path(__file__).parents[4])
@@ -169,6 +171,7 @@ class Landlock:
         if job.report is not None:
             env |= job.report.variables(job.command, environment.shell())
         writable = [private] if job.read_only else [workspace, private]
+        writable += [str(folder.path) for folder in job.writable_folders]
         store = () if job.store is None or job.read_only else job.store.writable_folders
         proxy = None if job.egress is None else job.egress.listener()
         if proxy is not None and job.reaches_hosts:

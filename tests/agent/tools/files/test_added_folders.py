@@ -1,6 +1,8 @@
 """Folders outside the workspace: a person is asked, and adds them for a call or for longer."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,8 @@ from agent.security.policy.base import Callback, PermissionMode, options_for
 from agent.security.policy.engine import DefaultPolicy
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap
+from agent.security.taint.file_marks import is_marked
+from agent.security.taint.origin import TrustedOrigins
 from agent.settings import ToolSettings
 from agent.tools.base import AddedFolders, CallContext
 from agent.tools.built_in import default_tools
@@ -340,6 +344,131 @@ async def test_commands_read_an_added_folder_from_the_next_one_on(
     after = await turn.run("exec", command=f"cat {outside}/src/a.py; echo x > {outside}/src/new")
     assert "value = 1" in after.for_model
     assert not (outside / "src" / "new").exists()
+
+
+@pytest.fixture
+def repository(outside: Path) -> Path:
+    """A folder with a commit, a hook and files that steer other programs."""
+    shutil.rmtree(outside / ".git")
+    (outside / "AGENTS.md").write_text("Be brief.\n")
+    (outside / ".mcp.json").write_text("{}\n")
+    git = ["git", "-C", str(outside), "-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+    for words in (["init", "-q"], ["add", "src", "AGENTS.md"], ["commit", "-qm", "Begin"]):
+        subprocess.run([*git, *words], check=True)
+    (outside / ".git" / "hooks" / "post-commit").write_text("#!/bin/sh\n")
+    return outside
+
+
+@pytest.fixture
+def writing(turn: Turn, settings: ToolSettings, box: Bubblewrap, repository: Path) -> Turn:
+    """A conversation in which commands may change the repository."""
+    turn = in_sandbox(turn, settings, box)
+    turn.add(repository, is_writable=True)
+    return turn
+
+
+async def run_in(turn: Turn, folder: Path, command: str) -> str:
+    return (await turn.run("exec", command=f"cd {folder} && {{ {command}; }}")).for_model
+
+
+async def test_commands_change_a_folder_that_was_added_for_changes(
+    writing: Turn, repository: Path
+) -> None:
+    name = "-c user.name=Ann -c user.email=ann@example.org"
+    text = await run_in(
+        writing, repository, f"echo new > src/b.py && git add src && git {name} commit -qm Add"
+    )
+    assert "[exit code 0]" in text
+    assert (repository / "src" / "b.py").read_text() == "new\n"
+    log = ["git", "-C", str(repository), "log", "--format=%s"]
+    assert subprocess.run(log, capture_output=True, text=True).stdout == "Add\nBegin\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo run > .git/hooks/post-commit",
+        "git config core.fsmonitor ./x",
+        "echo obey > AGENTS.md",
+        "echo run > .mcp.json",
+        "mv .git old",
+        "rm -f AGENTS.md",
+    ],
+)
+async def test_files_that_steer_other_programs_stay_unchanged_there(
+    writing: Turn, repository: Path, command: str
+) -> None:
+    before = snapshot(repository)
+    assert "[exit code 0]" not in await run_in(writing, repository, command)
+    assert snapshot(repository) == before
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path): path.read_bytes()
+        for name in ("AGENTS.md", ".mcp.json", ".git/config", ".git/hooks/post-commit")
+        if (path := folder / name).exists()
+    }
+
+
+async def test_hidden_place_in_a_renamed_folder_stays_hidden(
+    writing: Turn, repository: Path
+) -> None:
+    (repository / "src" / "deep").mkdir()
+    (repository / "src" / "deep" / ".env").write_text("TOKEN=hidden-token")
+    text = await run_in(writing, repository, "mv src moved; cat moved/deep/.env src/deep/.env")
+    assert "hidden-token" not in text
+    assert (repository / "src" / "deep" / ".env").exists()
+
+
+async def test_deleted_history_of_an_added_folder_is_restored(
+    writing: Turn, repository: Path
+) -> None:
+    objects = sorted(path for path in (repository / ".git" / "objects").rglob("*/*"))
+    program = "import shutil; shutil.rmtree('.git/objects')"
+    text = await run_in(writing, repository, f'/usr/bin/python3 -c "{program}"')
+    assert f"{repository}/.git" in text
+    assert sorted((repository / ".git" / "objects").rglob("*/*")) == objects
+
+
+async def test_instructions_planted_in_an_added_folder_are_set_aside(
+    writing: Turn, repository: Path
+) -> None:
+    writing.call = replace(writing.call, taint=frozenset({"untrusted"}))
+    text = await run_in(writing, repository, "echo obey > CLAUDE.md; mkdir x && git init -q x/y")
+    assert f"{repository}/CLAUDE.md" in text
+    assert not (repository / "CLAUDE.md").exists()
+
+
+async def test_changes_in_a_trusted_added_folder_are_marked(
+    writing: Turn, repository: Path
+) -> None:
+    places = TrustedOrigins((writing.call.workspace, repository))
+    environment = replace(writing.call.environment, places=places)
+    writing.call = replace(writing.call, environment=environment, taint=frozenset({"untrusted"}))
+    await run_in(writing, repository, "echo obey > src/b.py")
+    assert is_marked(repository / "src" / "b.py")
+
+
+async def test_deletion_that_undo_does_not_cover_there_asks(
+    writing: Turn, repository: Path
+) -> None:
+    await writing.run("exec", command=f"find {repository} -name a.py -delete")
+    (question,) = writing.person.questions
+    assert question.reason.startswith(
+        f"Deletes outside the folder, which undo does not cover: {repository}/."
+    )
+    assert (repository / "src" / "a.py").exists()
+
+
+async def test_folder_around_the_workspace_is_not_changed_by_commands(
+    turn: Turn, settings: ToolSettings, box: Bubblewrap, tmp_path: Path
+) -> None:
+    turn = in_sandbox(turn, settings, box)
+    turn.add(tmp_path, is_writable=True)
+    await turn.run("exec", command=f"echo x > {tmp_path}/made; echo x > made")
+    assert not (tmp_path / "made").exists()
+    assert (turn.call.workspace / "made").exists()
 
 
 async def test_commands_do_not_see_hidden_places_of_an_added_folder(
