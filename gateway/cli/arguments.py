@@ -825,6 +825,18 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     _add_json(restored_parser)
 
 
+def add_review_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--base", metavar="REF", help="review the commits since this branch or commit")
+    add("--comment", action="store_true", help="post comments on the pull or merge request")
+    add("--cwd", type=Path, metavar="DIR", help="the repository around this folder")
+    add("--model", metavar="NAME", help="a model_list name, vendor/model, or a profile")
+    add("--effort", choices=EFFORTS, help="how hard the model thinks before it answers")
+    add("--max-cost", type=dollars, metavar="USD", help="spending limit")
+    add("--max-iter", type=positive_count, metavar="N", help="at most N model calls")
+    _add_json(parser)
+
+
 def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("places", nargs="*", type=Path, metavar="FILE|FOLDER", help="cases (default: ./evals)")

@@ -304,6 +304,12 @@ VERBS = (
         ("kore eval", "kore eval --model openai/gpt-5 --repeat 3 evals", "kore eval --scripted"),
     ),
     Verb(
+        "review",
+        "review changes: uncommitted ones, a branch or a pull request",
+        "gateway.cli.verbs.review.verb:run",
+        ("kore review", "kore review --base main --json", "kore review --comment"),
+    ),
+    Verb(
         "backup",
         "back up the database, or everything",
         "gateway.cli.verbs.backup:run",

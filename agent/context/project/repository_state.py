@@ -34,8 +34,8 @@ _MAX_PATH_CHARS = 120
 # Room for 100,000 changed files of usual length.
 _MAX_OUTPUT_BYTES = 5_000_000
 # Conventional names of the main branch where no remote says it.
-_MAIN_BRANCHES = ("main", "master")
-_REMOTE_HEAD = "refs/remotes/origin/HEAD"
+MAIN_BRANCHES = ("main", "master")
+REMOTE_HEAD = "refs/remotes/origin/HEAD"
 _VARIABLES = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -67,7 +67,7 @@ def describe_repository(
     root: Path, choose_sandbox: Callable[[], Sandbox | None]
 ) -> RepositoryNote | None:
     """Return a sentence for the model, or None outside of a repository. May block briefly."""
-    place = _find_place(root)
+    place = find_repository(root)
     branch = _read_branch(place.own / "HEAD") if place is not None else None
     if place is None or branch is None:
         return None
@@ -87,7 +87,7 @@ def describe_repository(
     return RepositoryNote(text, is_marked or any(_has_marked_name(name) for name in names))
 
 
-def _is_marked(place: "_Place") -> bool:
+def _is_marked(place: "Repository") -> bool:
     """Return whether a command with untrusted text may have moved a branch or made a commit.
 
     A new commit comes with a new value of a reference.
@@ -107,24 +107,24 @@ def _has_marked_name(path: Path) -> bool:
 
 
 @frozen
-class _Place(OuterStore):
+class Repository(OuterStore):
     """Store of a repository whose top folder is `top`."""
 
     top: Path
     is_outer: bool
 
 
-def _find_place(root: Path) -> _Place | None:
+def find_repository(root: Path) -> Repository | None:
+    """Return the repository around a folder, or None; that of the home folder does not count."""
     folders = project_folders(root.resolve(), Path.home())
-    # The home folder is not a project, even if it is a repository.
     if not folders:
         return None
     top = folders[-1]
     store = top / ".git"
     if store.is_dir() and not store.is_symlink():
-        return _Place(store, store, top, is_outer=False)
+        return Repository(store, store, top, is_outer=False)
     outer = find_outer_store(top)
-    return None if outer is None else _Place(outer.own, outer.common, top, is_outer=True)
+    return None if outer is None else Repository(outer.own, outer.common, top, is_outer=True)
 
 
 def _read_branch(head: Path) -> str | None:
@@ -140,7 +140,7 @@ def _read_branch(head: Path) -> str | None:
     return f"no branch, at commit {text[:12]}" if _COMMIT.fullmatch(text) else None
 
 
-def _ask_git(root: Path, place: _Place, sandbox: Sandbox | None) -> GitFacts | None:
+def _ask_git(root: Path, place: Repository, sandbox: Sandbox | None) -> GitFacts | None:
     """Return the facts, or None without a suitable sandbox."""
     if sandbox is None or not sandbox.confines or not isinstance(sandbox, ShowsFolders):
         return None
@@ -175,7 +175,7 @@ def _ask_git(root: Path, place: _Place, sandbox: Sandbox | None) -> GitFacts | N
 
 def _script() -> str:
     """Return a script that prints branches, commits and changed files, separated by NUL."""
-    refs = (_REMOTE_HEAD, *(f"refs/heads/{name}" for name in _MAIN_BRANCHES))
+    refs = (REMOTE_HEAD, *(f"refs/heads/{name}" for name in MAIN_BRANCHES))
     return render_prompt("project_git_script", refs=" ".join(refs), commits=_MAX_COMMITS)
 
 
@@ -186,10 +186,10 @@ def _mount(store: Path) -> StoreMount:
 def _main_branch(refs: Sequence[str]) -> str:
     """Return the branch that the remote names, else one with a conventional name, else ''."""
     targets = dict(line.partition(" ")[::2] for line in refs)
-    remote = targets.get(_REMOTE_HEAD, "").removeprefix("refs/remotes/origin/")
+    remote = targets.get(REMOTE_HEAD, "").removeprefix("refs/remotes/origin/")
     if _BRANCH_NAME.fullmatch(remote):
         return remote
-    return next((name for name in _MAIN_BRANCHES if f"refs/heads/{name}" in targets), "")
+    return next((name for name in MAIN_BRANCHES if f"refs/heads/{name}" in targets), "")
 
 
 def _list_files(files: Sequence[str]) -> str:

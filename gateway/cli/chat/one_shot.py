@@ -70,6 +70,8 @@ class OneShotRequest:
     is_folder_chosen: bool = False
     choose_agent: Callable[[str], dict[str, Any]] | None = None
     schema: "OutputSchema | None" = None
+    # Texts for the model beside the person's, with their taint (`MessageOptions.run`).
+    reports: tuple[Mapping[str, Any], ...] = ()
     # The exit code tells that a call was denied.
     fails_on_denied: bool = False
 
@@ -209,6 +211,7 @@ class OneShotTurn:
         self._builder = MessageBuilder(
             f"once-{os.urandom(4).hex()}", request.options, request.project
         )
+        self._builder.user_commands.extend(request.reports)
         schema = request.schema
         text = request.text if schema is None else schema.request(request.text)
         self._message = self._builder.build(text)

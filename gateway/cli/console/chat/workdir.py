@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.i18n import t
-from agent.prompts import render_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.folder_identity import real_start_folder
 from agent.skills.authoring import find_skill_request, writing_request
@@ -77,9 +77,8 @@ class ConsoleWorkdir:
         name, _, rest = text[1:].strip().partition(" ")
         arguments = rest.strip()
         if name in OWN_PROMPTS:
-            return UserLine(
-                render_prompt(OWN_PROMPTS[name], what=f": {arguments}" if arguments else "")
-            )
+            what, rules = f": {arguments}" if arguments else "", load_prompt("review_rules")
+            return UserLine(render_prompt(OWN_PROMPTS[name], what=what, rules=rules))
         if (wish := find_skill_request(text)) is not None:
             return UserLine(writing_request(wish, self.root, self.workspace or self.root))
         if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
