@@ -559,13 +559,8 @@ def _in_session_folder(tx: Transaction, entry: InboxEntry) -> InboxEntry:
 
     Such messages come from the web page and from terminals on other machines.
     """
-    message, options = entry.message, entry.message.options
-    is_named = options.folder is not None or options.full_access is not None
-    if message.channel != CONSOLE or is_named:
+    message = entry.message
+    if message.channel != CONSOLE:
         return entry
     session = inbox.session_of_message(message) or sessions.bound_session(tx, message.session_key)
-    folder = None if session is None else session_folders.of_session(tx, session)
-    if folder is None:
-        return entry
-    options = replace(options.in_folder(folder), in_session_folder=True)
-    return replace(entry, message=replace(message, options=options))
+    return replace(entry, message=session_folders.in_folder_of(tx, session, message))

@@ -20,6 +20,7 @@ from gateway.calls.context import ServiceContext
 from gateway.control.declaration import call
 from gateway.core.event_levels import Level, is_wanted
 from gateway.core.messages import CONSOLE, QueueMode, Route, console_principal, route_of_session
+from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice, translated
 from gateway.core.records import (
     ConsoleLease,
     SearchHit,
@@ -30,7 +31,7 @@ from gateway.core.records import (
 )
 from gateway.core.session_folder import SessionFolder
 from gateway.ops.working_place import chosen_place
-from gateway.sessions import console_binding, lookup, mode_choice, service
+from gateway.sessions import console_binding, finished_plan, lookup, mode_choice, service
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.event_feeds import session_events
 from gateway.store.port import Transaction
@@ -227,6 +228,18 @@ async def conversation_status(ctx: ServiceContext, lane: str) -> Mapping[str, An
     """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for
     the home folder)."""
     return await ctx.database.transact(service.conversation_status, lane)
+
+
+@call(scope="read")
+async def plan_choices(ctx: ServiceContext, session: str) -> Sequence[PlanChoice]:
+    """Return the choices after a finished plan, each made by a message with its `text`; empty
+    without a plan that waits for one."""
+
+    def find(tx: Transaction) -> Sequence[PlanChoice]:
+        plan = finished_plan.find(tx, lookup.find(tx, session))
+        return () if plan is None else translated(PLAN_CHOICES)
+
+    return await ctx.database.transact(find)
 
 
 @call(scope="admin")

@@ -24,7 +24,7 @@ from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.delivery import inbox
 from gateway.turns.agents.profiles import MAIN, with_model
 from gateway.turns.agents.styles import load_styles
-from gateway.turns.permissions import mode_of
+from gateway.turns.permissions import may_choose, mode_of
 
 _MAX_AGENTS = 40
 
@@ -82,10 +82,8 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
 
     Only the owner may loosen it. Others may tighten it, and undo that in their own chat.
     """
-    message, session = call.message, call.session
-    default = call.services.default_mode(message.channel)
-    session_mode = sessions.chosen_mode(tx, session) if session else None
-    current = mode_of(message, session_mode, default, owner=call.is_owner)
+    message = call.message
+    current = current_mode(call, tx)
     mode_name = call.argument.casefold() if call.name == "mode" else call.name
     if not mode_name:
         lines = [t("Mode: `{current}`. `/mode NAME` changes it:", current=current)]
@@ -97,21 +95,41 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
             known=names,
             current=current,
         )
-    limit = default if message.private else current
-    if not call.is_owner and MODES.index(mode_name) > MODES.index(limit):
-        return t(
-            "Only the owner can choose `{wanted}` here. Still using `{current}`.",
-            wanted=mode_name,
-            current=current,
-        )
+    refusal = refused_mode(call, mode_name, current)
+    if refusal is not None:
+        return refusal
     session = call.begun_session(tx)
     by = {"who": message.principal, "chat": message.session_key}
     choose_mode(tx, session, mode_name, current, by, call.now)
     return t(
         "Mode of this conversation: `{mode}`, {meaning}.",
         mode=mode_name,
-        meaning=t(_MODE_MEANINGS[mode_name]),
+        meaning=mode_meaning(mode_name),
     )
+
+
+def current_mode(call: CommandCall, tx: Transaction) -> PermissionMode:
+    """Return the mode in which a message of this person would run now."""
+    message, session = call.message, call.session
+    session_mode = sessions.chosen_mode(tx, session) if session else None
+    default = call.services.default_mode(message.channel)
+    return mode_of(message, session_mode, default, owner=call.is_owner)
+
+
+def refused_mode(call: CommandCall, mode: PermissionMode, current: PermissionMode) -> str | None:
+    """Return a sentence if this person may not choose the mode here."""
+    default = call.services.default_mode(call.message.channel)
+    if may_choose(call.message, mode, current, default, owner=call.is_owner):
+        return None
+    return t(
+        "Only the owner can choose `{wanted}` here. Still using `{current}`.",
+        wanted=mode,
+        current=current,
+    )
+
+
+def mode_meaning(mode: PermissionMode) -> str:
+    return t(_MODE_MEANINGS[mode])
 
 
 def language_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:

@@ -179,6 +179,13 @@ COMMANDS = {
         group="Permissions",
         choices="settings.mode_choices",
     ),
+    "build": ChatCommand(
+        "build",
+        mark_for_translation("carry out a finished plan, or keep planning"),
+        "plan.answer_build",
+        group="Permissions",
+        choices="plan.plan_choices",
+    ),
     "auto": ChatCommand(
         "auto",
         mark_for_translation("auto mode: run without asking (owner only)"),

@@ -17,6 +17,7 @@ from gateway.control.declaration import call
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.event_levels import Level
 from gateway.core.messages import InboundMessage, Media, QueueMode
+from gateway.core.plan_choice import PlanChoice
 from gateway.core.records import (
     ApiAnswer,
     ApiRequest,
@@ -206,6 +207,12 @@ class Service(Protocol):
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:
         """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~`
         for the home folder)."""
+        ...
+
+    @call(scope="read")
+    async def plan_choices(self, session: str) -> Sequence[PlanChoice]:
+        """Return the choices after a finished plan, each made by a message with its `text`; empty
+        without a plan that waits for one."""
         ...
 
     @call(scope="admin")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from agent.security.policy.base import MODES, PermissionMode, is_mode
+from gateway.sessions import finished_plan
 from gateway.store.port import Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
@@ -19,11 +20,14 @@ def choose_mode(
 ) -> None:
     """Store the mode; a looser mode than before is noted in the audit log.
 
+    A plan that waits for a choice is no longer offered.
+
     `current` is the previous mode if none is stored. `by` says `who` chose it, and in which `chat`.
     """
     stored = sessions.chosen_mode(tx, session)
     before = stored if is_mode(stored) else current
     sessions.choose_mode(tx, session, mode)
+    finished_plan.close(tx, session)
     if MODES.index(mode) > MODES.index(before):
         reason = f"{before} became {mode} by {by['who']}"
         audit_outbox.put(tx, AuditNote(now, "mode", reason, {"mode": mode, **by}, session=session))

@@ -13,12 +13,17 @@ from agent.records import frozen
 from agent.tools.registry import ToolRegistry
 from agent.turn.request import TurnRequest
 from agent.types import Message, ToolCall
+from gateway.core import keyboard
+from gateway.core.keyboard import KeyboardChoice
 from gateway.core.link_defusing import defuse_answer
-from gateway.core.messages import ONCE
+from gateway.core.markdown import close_code_block
+from gateway.core.messages import ONCE, Button
+from gateway.core.plan_choice import COMMAND, PlanChoice, choices_list, translated
 from gateway.core.records import Trace
 from gateway.delivery.activity_status import call_markdown, code
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
+from gateway.sessions import finished_plan
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
@@ -35,10 +40,12 @@ from gateway.turns.goals import GoalService
 from gateway.turns.job_hooks import JobHooks
 from gateway.turns.journal import StoreTurnJournal
 from gateway.turns.outcome import (
+    SCREENS,
     TurnOutcome,
     answer,
     closing_messages,
     failure,
+    is_plan,
     task_outcome,
     whole_rounds,
 )
@@ -53,7 +60,8 @@ _MAX_TRACE_STEPS = 25
 class EndedTurn:
     """A finished turn that is not committed yet.
 
-    `earlier_messages` are the messages that it added before a restart.
+    `earlier_messages` are the messages that it added before a restart, `plan_choices` the choices
+    of the sender if it ends with a plan.
     """
 
     claim: TurnClaim
@@ -62,6 +70,7 @@ class EndedTurn:
     journal: StoreTurnJournal
     subagent_tasks: Sequence[SubagentTask]
     earlier_messages: Sequence[Message]
+    plan_choices: tuple[PlanChoice, ...] = ()
 
 
 class TurnCommitter:
@@ -102,7 +111,8 @@ class TurnCommitter:
         rows = [*new, *closing_messages(outcome)]
         dropped = whole_rounds(outcome.dropped_messages, window.messages)
         is_sent = not tasks and not self._jobs.is_silent(claim, outcome)
-        reply = self._final_reply(ended, outcome)
+        choices = ended.plan_choices if not tasks and is_plan(outcome) else ()
+        reply = self._final_reply(ended, outcome, choices)
         replies = [reply] if is_sent else []
         turn_result = FinishedTurn(rows, replies, window.number(dropped - 1) if dropped else 0)
 
@@ -118,6 +128,9 @@ class TurnCommitter:
                 has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
                 if file_views is not None:
                     sessions.set_file_views(tx, claim.session, file_views)
+                # A person may have left plan mode while the turn ran.
+                if choices and sessions.chosen_mode(tx, claim.session) == claim.mode:
+                    finished_plan.offer(tx, claim.session)
                 self._jobs.record_end(tx, claim, failure(outcome))
                 if not tasks and self._goals.end_turn(tx, claim, outcome, now):
                     has_more = True
@@ -165,11 +178,24 @@ class TurnCommitter:
         if tasks:
             await self.background.end(claim.session)
 
-    def _final_reply(self, ended: EndedTurn, outcome: TurnOutcome) -> OutgoingReply:
-        exposure = ended.request.exposure
+    def _final_reply(
+        self, ended: EndedTurn, outcome: TurnOutcome, choices: Sequence[PlanChoice]
+    ) -> OutgoingReply:
+        exposure, claim = ended.request.exposure, ended.claim
         text = answer(outcome, lambda part: defuse_answer(part, exposure))
+        text = self._jobs.clean(claim, text)
+        buttons: tuple[Button, ...] = ()
+        if choices and claim.messages[-1].channel not in SCREENS:
+            choices = translated(choices)
+            buttons = self._buttons(claim, choices)
+            text = text if buttons else f"{close_code_block(text)}\n\n{choices_list(choices)}"
+        reply = self._reply(claim, text)
+        parts = list(reply.parts)
+        if buttons:
+            parts[-1] = replace(parts[-1], buttons=buttons)
         return replace(
-            self._reply(ended.claim, self._jobs.clean(ended.claim, text)),
+            reply,
+            parts=parts,
             taint=exposure.taint,
             is_read=True,
             preview_parts=outcome.preview_parts,
@@ -185,6 +211,17 @@ class TurnCommitter:
             event_id=message.event_id,
             page_end=t(ENDS_ABOVE),
         )
+
+    def _buttons(self, claim: TurnClaim, choices: Sequence[PlanChoice]) -> tuple[Button, ...]:
+        """Return buttons for the choices after a plan; empty where the channel has none."""
+        channel = self._renderer.can_ask(claim.messages[-1].route)
+        if channel is None:
+            return ()
+        keys = (
+            KeyboardChoice(self._renderer.clean(choice.label), COMMAND, choice.argument, True)
+            for choice in choices
+        )
+        return keyboard.buttons(keys, claim.session, channel.button_limits)
 
     def _trace(self, ended: EndedTurn, outcome: TurnOutcome) -> str:
         """Return the trace of the whole turn below the answer, or ''."""

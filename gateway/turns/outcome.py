@@ -16,7 +16,8 @@ from gateway.core.token_routes import API
 from gateway.store.repositories.execution.subagent_tasks import TaskOutcome
 
 # Channels that show notices immediately.
-_SCREENS = frozenset({CONSOLE, API})
+SCREENS = frozenset({CONSOLE, API})
+_QUESTION_MARKS = ("?", "？", "؟")
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class TurnOutcome:
                 self.error = event
             case events.Compacted(dropped=dropped):
                 self.dropped_messages = dropped
-            case events.Notice(below=text) if self.channel not in _SCREENS:
+            case events.Notice(below=text) if self.channel not in SCREENS:
                 if text and text not in self.warnings:
                     self.warnings.append(text)
 
@@ -89,6 +90,15 @@ def answer(outcome: TurnOutcome, clean: Callable[[str], str] = lambda text: text
     warnings = (f"⚠️ {text}" for text in outcome.warnings)
     below = [clean(text) for text in (outcome.denied_summary, *warnings, outcome.trace) if text]
     return "\n\n".join(filter(None, [close_code_block(text) if below else text, *below]))
+
+
+def is_plan(outcome: TurnOutcome) -> bool:
+    """Return whether the answer of a turn in plan mode can be a plan: whole, and no question."""
+    result = outcome.result
+    if result is None or outcome.error is not None or result.stopped is not None:
+        return False
+    text = result.text.rstrip().rstrip("*_`")
+    return bool(text) and not text.endswith(_QUESTION_MARKS)
 
 
 def _answer(outcome: TurnOutcome, clean: Callable[[str], str]) -> str:

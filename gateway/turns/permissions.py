@@ -20,6 +20,7 @@ from agent.security.audit import AuditSink
 from agent.security.network.urls import shared_hosts
 from agent.security.policy.base import (
     ALLOWED_BY_PREFIX,
+    MODES,
     Answered,
     Approver,
     Decision,
@@ -41,7 +42,8 @@ from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.core.approval import ApprovalPrompt, title_of
-from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
+from gateway.core.messages import CONSOLE, ONCE, InboundMessage, MessageOptions
+from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
 
@@ -156,6 +158,26 @@ class TurnPermissions:
         mode = mode_of(message, session_mode, first, owner=self.access.is_owner(message))
         # Without a sandbox in this process, messages without full access need approval.
         return mode if self.full_access is None else tightest(mode, "ask")
+
+    def plan_choices(
+        self, message: InboundMessage, session_mode: str | None
+    ) -> tuple[PlanChoice, ...]:
+        """Return the choices for the sender if a turn for this message ends with a plan.
+
+        Empty outside of plan mode, without anybody to ask, and for a person who may not leave it.
+        """
+        current = self.mode(message, session_mode)
+        is_attended = message.job is None and not message.options.unattended
+        if current != "plan" or not is_attended or message.session_key.startswith(ONCE):
+            return ()
+        default = self.policies.default_mode(message.channel)
+        owner = self.access.is_owner(message)
+        choices = tuple(
+            choice
+            for choice in PLAN_CHOICES
+            if may_choose(message, choice.mode, current, default, owner=owner)
+        )
+        return choices if any(choice.mode != current for choice in choices) else ()
 
     def has_full_access(self, message: InboundMessage) -> bool:
         """Return whether the message comes from this process's terminal or belongs to its work."""
@@ -358,6 +380,22 @@ def mode_of(
             return option
     mode = session_mode if is_mode(session_mode) else default
     return mode if owner else tightest(mode, default)
+
+
+def may_choose(
+    message: InboundMessage,
+    mode: PermissionMode,
+    current: PermissionMode,
+    default: PermissionMode,
+    *,
+    owner: bool,
+) -> bool:
+    """Return whether the sender may choose this mode for the conversation.
+
+    Only the owner may loosen it. Others may tighten it, and undo that in their own chat.
+    """
+    limit = default if message.private else current
+    return owner or MODES.index(mode) <= MODES.index(limit)
 
 
 def _of_job(

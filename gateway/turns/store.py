@@ -131,16 +131,18 @@ class TurnStore:
 
     async def finish(self, outcome: TurnOutcome) -> bool:
         """Commit the turn. Return whether messages wait in its lane."""
+        claim, permissions = self._claim, self._stores.permissions
         ended = EndedTurn(
-            self._claim,
+            claim,
             self._request,
             self.window,
             self._journal,
             self._subagent_tasks,
             self.earlier_messages,
+            permissions.plan_choices(claim.messages[-1], claim.mode),
         )
         has_more = await self._stores.committer.commit(ended, outcome)
-        self._stores.windows.count(self._claim.session)
+        self._stores.windows.count(claim.session)
         return has_more
 
     def _answers_trusted_person(self) -> bool:

@@ -227,6 +227,12 @@ async def test_deltas_add_up_to_the_answer(service: Service) -> None:
     assert streamed == next(event.text for event in seen if isinstance(event, Delivered))
 
 
+@covers("plan_choices")
+async def test_session_without_a_plan_offers_no_choices(service: Service) -> None:
+    _, session = await place(service)
+    assert list(await service.plan_choices(session)) == []
+
+
 @covers("load_messages")
 async def test_turn_is_stored_when_the_answer_is_delivered(service: Service) -> None:
     chat_id, session = await place(service)

@@ -12,7 +12,8 @@ from textual.widgets import Input, Static
 from agent.approvals import QuestionOption
 from agent.events import ApprovalAsked
 from agent.i18n import plural, t
-from gateway.cli.console.approvals.key_choice import QUIET_INTERVAL_S, KeyChoice
+from gateway.cli.console.approvals.key_choice import KeyChoice
+from gateway.cli.console.input.lone_letter import QUIET_INTERVAL_S
 from gateway.cli.console.output import renderables
 from gateway.cli.console.output.approval_text import (
     choices_for,

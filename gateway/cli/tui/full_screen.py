@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,6 +36,7 @@ from gateway.cli.tui.side_panel import SidePanel, whole_call
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
+from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice, choice_of
 from gateway.core.session_folder import SessionFolder
 from gateway.presenter.text import complaint, home_relative
 
@@ -248,6 +250,8 @@ class FullScreen(App[None]):
         match event.command:
             case "/new":
                 await self.action_new_tab()
+            case command if (choice := choice_of(PLAN_CHOICES, command)) is not None:
+                await self._carry_out_fresh(event.tab, choice)
             case "/help":
                 await self.push_screen(Viewer(t("Help"), help_table(event.tab.place.workdir)))
             case "/output":
@@ -263,6 +267,13 @@ class FullScreen(App[None]):
                 event.tab.say(f"kore sessions show {session} --html > talk.html")
             case _:
                 self.exit()
+
+    async def _carry_out_fresh(self, planned: SessionTab, choice: PlanChoice) -> None:
+        """Carry out the plan of a tab in a new tab that works in the same folder."""
+        folder = planned.place.options.folder
+        tab = await self._add_tab(None, None if folder == self._start.options.folder else folder)
+        text = f"{choice.text} {planned.conversation.session}"
+        tab.run_worker(tab.choose(replace(choice, text=text)), name="choice after a plan")
 
     async def on_side_panel_read_wanted(self, event: SidePanel.ReadWanted) -> None:
         await self.push_screen(Viewer(event.heading, event.renderable))
@@ -284,7 +295,9 @@ class FullScreen(App[None]):
         else:
             self.exit(return_code=1)
 
-    async def _add_tab(self, session: str | None, folder: SessionFolder | None = None) -> None:
+    async def _add_tab(
+        self, session: str | None, folder: SessionFolder | None = None
+    ) -> SessionTab:
         """Add a tab that works in the person's folder, or in another one."""
         self._count += 1
         place = await asyncio.to_thread(self._start.open_place, folder)
@@ -296,6 +309,7 @@ class FullScreen(App[None]):
             tab.conversation.content.say(t("/help lists the commands, Ctrl-P searches them."))
         await self._tabs.add_pane(tab)
         self._bring_to_front(tab)
+        return tab
 
     async def _add_worktree_tab(self, tab: SessionTab, name: str) -> None:
         """Add a tab with a new session in a worktree of the project of a tab."""

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input, Static, TabPane
+from textual.widgets import Input, Static, TabPane, TextArea
 
 from agent.errors import KoreError
 from agent.events import SessionStart
@@ -26,6 +26,7 @@ from gateway.cli.console.chat.local_commands import (
 from gateway.cli.console.chat.place import ConsolePlace, named_worktree
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
+from gateway.cli.console.input.lone_letter import LoneLetter
 from gateway.cli.console.input.pastes import Pastes
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.tui.approval_panel import ApprovalPanel
@@ -35,7 +36,8 @@ from gateway.cli.tui.tab_conversation import TabConversation, TabStart
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import QueueMode
-from gateway.core.records import SessionEvent, SessionIdle, TurnStored
+from gateway.core.plan_choice import PlanChoice, choice_of, choices_line
+from gateway.core.records import Delivered, SessionEvent, SessionIdle, TurnStored
 from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ _MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle"
 _MAX_TITLE_CHARS = 24
 # Interval between two repaints of the feed while text streams in.
 _FRAME_INTERVAL_S = 1 / 20
+# Events after which the status, the name or the choices after a plan may be different.
+_STATUS_EVENTS = (SessionStart, TurnStored, SessionIdle, Delivered)
 # Worker group of the commands that the person runs.
 _BY_HAND = "by hand"
 NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/export", "/exit"})
@@ -98,6 +102,10 @@ class SessionTab(TabPane):
         self._approval_panel = ApprovalPanel()
         self._offered = Static(id="offered")
         self._offered.display = False
+        self._plan_choices: Sequence[PlanChoice] = ()
+        self._plan_line = Static(id="plan", markup=False)
+        self._plan_line.display = False
+        self._letters = LoneLetter(self._choose_by_letter)
         self.input = self._message_input()
         self._status_line = Static(id="status", markup=False)
 
@@ -115,6 +123,7 @@ class SessionTab(TabPane):
         yield self.feed
         yield self._search_line
         yield self._approval_panel
+        yield self._plan_line
         yield self._offered
         yield self.input
         yield self._status_line
@@ -188,6 +197,7 @@ class SessionTab(TabPane):
         try:
             await self.status.refresh(self.conversation.service, self.conversation.lane)
             await self.conversation.look_up_name()
+            self._offer_plan_choices(await self.conversation.plan_choices())
         except ConnectionLost:
             return
         except KoreError as exc:
@@ -203,6 +213,8 @@ class SessionTab(TabPane):
         if begin is not None and shell_line is not None:
             self.say(f"! {shell_line}", "bold")
             self.run_worker(self._run(begin(shell_line, self._show_output)), group=_BY_HAND)
+        elif (choice := choice_of(self._plan_choices, text)) is not None:
+            self._choose(choice)
         elif (
             command in NOT_SENT
             or text in ("/quit", "exit", "quit")
@@ -215,6 +227,41 @@ class SessionTab(TabPane):
             self._queued += 1
             self._show_status()
             self.run_worker(self._say(text, event.pasted, event.queue), name="message to a session")
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        if event.text_area is self.input:
+            self._letters.note(self.input.text)
+
+    def _offer_plan_choices(self, choices: Sequence[PlanChoice]) -> None:
+        """Show the choices after a plan above the input; an empty sequence hides them."""
+        if choices == self._plan_choices:
+            return
+        self._plan_choices = choices
+        self._plan_line.update(choices_line(choices))
+        self._plan_line.display = bool(choices)
+        self._letters.offer([choice.key for choice in choices], self.input.text)
+
+    def _choose_by_letter(self) -> None:
+        choice = choice_of(self._plan_choices, self.input.text)
+        if choice is not None and self.input.has_focus:
+            self.input.clear()
+            self._choose(choice)
+
+    def _choose(self, choice: PlanChoice) -> None:
+        self._offer_plan_choices(())
+        if choice.is_fresh:
+            self.post_message(self.Ordered(self, choice.text, ""))
+        else:
+            self.run_worker(self.choose(choice), name="choice after a plan")
+
+    async def choose(self, choice: PlanChoice) -> None:
+        """Send a choice after a plan; `refresh_status` shows the result."""
+        try:
+            await self.conversation.choose(choice)
+        except KoreError as exc:
+            self._complain(exc)
+        self.status.use_options(self.conversation.options)
+        await self.refresh_status()
 
     def say(self, text: str, style: str = "dim") -> None:
         self.conversation.content.say(text, style)
@@ -309,7 +356,7 @@ class SessionTab(TabPane):
         if event is not None:
             self.status.take(event)
         # The visible state is not enough: a quick turn can begin and end between two repaints.
-        self._is_status_stale |= isinstance(event, SessionStart | TurnStored | SessionIdle)
+        self._is_status_stale |= isinstance(event, _STATUS_EVENTS)
         self._note_news()
 
     def _note_news(self) -> None:

@@ -4,7 +4,7 @@ It survives a change of the Kore process: no event is lost and no message is sen
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +20,7 @@ from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions, QueueMode, console_principal, route_of_session
+from gateway.core.plan_choice import PlanChoice
 from gateway.core.records import SessionEvent
 from gateway.core.session_folder import SessionFolder
 
@@ -127,6 +128,16 @@ class TabConversation:
                 self._builder.take_back(message)
                 raise
             self._builder = self._builder.without_options_of(text)
+
+    async def choose(self, choice: PlanChoice) -> None:
+        """Send a choice after a plan. Raises `KoreError`."""
+        await self.say(choice.text, [], "queue")
+        if choice.mode != "plan":
+            self._builder = self._builder.without_options_of(f"/mode {choice.mode}")
+
+    async def plan_choices(self) -> Sequence[PlanChoice]:
+        """Return the choices after a plan that waits for one. Raises `KoreError`."""
+        return () if self.session is None else await self.service.plan_choices(self.session)
 
     async def run_by_hand(self, command: "UserCommand") -> None:
         """Run a command of the person; the model sees it with the next message."""

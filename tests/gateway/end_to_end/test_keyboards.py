@@ -56,6 +56,23 @@ async def test_press_runs_its_command_after_a_kill(alone: GatewayProcess) -> Non
     assert "There is no job 1 here" in await answer(alone)
 
 
+async def test_choice_after_a_plan_works_once_and_after_a_kill(alone: GatewayProcess) -> None:
+    await alone.start()
+    await alone.answers_to(OWNER, "/plan")
+    shown = await menu(alone, "change the file")
+    await alone.kill()
+    await alone.start()
+    free = button(shown, "build, editing freely")
+    assert await push(alone, shown, free, user_id=OWNER) == "/build free"
+    await push(alone, shown, free, user_id=OWNER)
+    await alone.idle()
+    answers = alone.api.answers(OWNER)
+    assert sum("Carrying out the plan" in answer for answer in answers) == 1
+    assert sum("no plan here" in answer for answer in answers) == 1
+    assert sum(answer.startswith("echo: Carry out the plan.") for answer in answers) == 1
+    assert not shown.reply_markup
+
+
 async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(OWNER, "the first one")

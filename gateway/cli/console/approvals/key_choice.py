@@ -6,15 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from agent.approvals import QuestionOption
+from gateway.cli.console.input.lone_letter import KEY_INTERVAL_S, QUIET_INTERVAL_S
 
 _CTRL_C = "\x03"
 _ENTER = ("\r", "\n")
 _REFUSALS = ("\x1b", _CTRL_C, *_ENTER)
 _REFUSAL = QuestionOption("n", "", "deny")
-# Text that was typed for another purpose must not approve anything: keys count after this pause.
-QUIET_INTERVAL_S = 0.4
-# "yesterday" begins with the key for yes: a key counts only if no other key follows in time.
-KEY_INTERVAL_S = 0.3
 
 
 class KeyChoice:

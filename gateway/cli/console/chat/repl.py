@@ -32,6 +32,7 @@ from gateway.cli.console.output.status_line import StatusLine
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions
+from gateway.core.plan_choice import PlanChoice, choice_of, choices_line
 from gateway.core.records import ConsoleLease
 from gateway.presenter.text import complaint, home_relative
 
@@ -244,11 +245,12 @@ class Repl:
             await self._turn_screen.until_idle()
             if self._status is not None:
                 await self._status.refresh(self._service, self._turn_screen.lane)
+            choices = await self._plan_choices()
             try:
                 later = self._turn_screen.queued_commands
                 if later:
                     self._screen.print(Text(f"› {escape_invisible(later[0])}", "dim"))
-                text = later.popleft() if later else await self._prompt.read()
+                text = later.popleft() if later else await self._read(choices)
             except EOFError:
                 return
             except KeyboardInterrupt:
@@ -263,7 +265,34 @@ class Repl:
                 continue
             if text.split()[0] in ("/exit", "/quit") or text.strip() in ("exit", "quit"):
                 return
+            if (choice := choice_of(choices, text)) is not None:
+                await self._choose(choice)
+                continue
             await self._command(text.strip() if text.startswith("/") else text)
+
+    async def _plan_choices(self) -> Sequence[PlanChoice]:
+        """Return the choices after a plan that waits for one."""
+        session = await self._service.bound_session(self._turn_screen.lane)
+        return () if session is None else await self._service.plan_choices(session)
+
+    async def _choose(self, choice: PlanChoice) -> None:
+        try:
+            await self._turn_screen.submit(choice.text)
+        except ConnectionLost:
+            raise
+        except KoreError as exc:
+            self._screen.print(Text(complaint(exc), "red"))
+            return
+        if choice.mode != "plan":
+            self._turn_screen.drop_options_of(f"/mode {choice.mode}")
+
+    async def _read(self, choices: Sequence[PlanChoice]) -> str | None:
+        """Return a message, or the key of a choice."""
+        if not choices:
+            return await self._prompt.read()
+        lines = self._screen.render(Text(choices_line(choices)))
+        question = "\n".join([*lines, self._prompt.mark])
+        return await self._prompt.read(question, letters=[choice.key for choice in choices])
 
     async def _command(self, text: str) -> None:
         word, _, rest = text.partition(" ")

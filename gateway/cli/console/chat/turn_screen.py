@@ -169,6 +169,10 @@ class TurnScreen:
             self._builder.take_back(message)
             raise
         self.unsent.remove(unsent)
+        self.drop_options_of(text)
+
+    def drop_options_of(self, text: str) -> None:
+        """Drop options of the command line that a command in `text` replaces."""
         self._builder = self._builder.without_options_of(text)
         self.footer.use_options(self._builder.options)
 

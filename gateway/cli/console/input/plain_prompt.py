@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
@@ -21,6 +21,8 @@ _UNFOLD = "\x0f"
 class PlainPrompt:
     """Replacement for `prompt.Prompt` without history, completion and drafts."""
 
+    mark = "> "
+
     def __init__(self, source: TextIO, out: TextIO) -> None:
         self._fd = source.fileno()
         self._out = out
@@ -35,9 +37,12 @@ class PlainPrompt:
         """Do nothing, because the terminal provides line editing."""
         return nullcontext()
 
-    async def read(self, question: str = "> ") -> str | None:
-        """Return a line, or None after `leave`. Raises `EOFError`, `KeyboardInterrupt`."""
-        self._out.write(question)
+    async def read(self, question: str = "", *, letters: Collection[str] = ()) -> str | None:
+        """Return a line, or None after `leave`. Raises `EOFError`, `KeyboardInterrupt`.
+
+        A letter needs an Enter here.
+        """
+        self._out.write(question or self.mark)
         self._out.flush()
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from prompt_toolkit.styles import Style
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
 from gateway.cli.console.input.keys import Key, OnKey, key_bindings, plain_lines
+from gateway.cli.console.input.lone_letter import LoneLetter
 from gateway.cli.console.input.pastes import Pastes
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Prompt:
     def __init__(
         self, history: Path, folder: str, completions: Completions, mark: str = "› "
     ) -> None:
-        self._mark = mark
+        self.mark = mark
         self.status: Callable[[int], str] = lambda _: ""
         self._input = create_input(always_prefer_tty=True)
         self._leaving = False
@@ -95,6 +96,10 @@ class Prompt:
             reserve_space_for_menu=0,
             bottom_toolbar=lambda: self.status(self._session.output.get_size().columns),
             style=_STYLE,
+        )
+        self._letters = LoneLetter(self._send_letter)
+        self._session.default_buffer.on_text_changed += lambda buffer: self._letters.note(
+            buffer.text
         )
         app = self._session.app
         if rewraps(os.environ):
@@ -120,8 +125,8 @@ class Prompt:
             store_typeahead(self._input, [_as_enter(key) for key in early])
             yield
 
-    async def read(self, question: str = "") -> str | None:
-        """Return a message, or None after `leave`.
+    async def read(self, question: str = "", *, letters: Collection[str] = ()) -> str | None:
+        """Return a message, or None after `leave`. One of the `letters` alone needs no Enter.
 
         Raises `EOFError` (Ctrl-D) and `KeyboardInterrupt`. Input is not lost on cancellation: a
         finished line is returned by the next call, an unfinished one becomes the draft.
@@ -131,9 +136,10 @@ class Prompt:
             return line
         draft, self.draft = self.draft, ""
         self._session.app.erase_when_done = False
+        self._letters.offer(letters, draft)
         try:
             return await self._session.prompt_async(
-                question or self._mark,
+                question or self.mark,
                 default=draft,
                 handle_sigint=False,
                 pre_run=self._begin,
@@ -146,6 +152,7 @@ class Prompt:
                 self._unread_line = line_end.result()
             raise
         finally:
+            self._letters.offer(())
             self._leaving = False
             self._line = None
 
@@ -179,6 +186,11 @@ class Prompt:
     def interrupt(self) -> None:
         if self._session.app.is_running and not self._session.app.is_done:
             self._session.app.exit(exception=KeyboardInterrupt())
+
+    def _send_letter(self) -> None:
+        """Return the letter in the line from `read`; it is no part of the history."""
+        if self._session.app.is_running and not self._session.app.is_done:
+            self._session.app.exit(result=self._session.default_buffer.text)
 
     def _unfold(self) -> None:
         """Return `/output` from `read`, as if it had been typed."""

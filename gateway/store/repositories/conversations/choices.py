@@ -40,8 +40,10 @@ QUEUE: Choice[QueueMode] = Choice("queue", *get_args(QueueMode), carries_over=Tr
 TRACE: Choice[Trace] = Choice("trace", *get_args(Trace), carries_over=True)
 EFFORT: Choice[ReasoningEffort] = Choice("effort", *EFFORTS)
 THINKING_DISPLAY = Choice[Literal["shown", "hidden"]]("thinking_display", "shown", "hidden")
+# Number of the message with the plan that waits for a person's choice.
+PLAN = Choice[str]("plan")
 CHOICES: tuple[Choice[Any], ...] = (
-    MODEL, AGENT, STYLE, QUEUE, TRACE, EFFORT, THINKING_DISPLAY,
+    MODEL, AGENT, STYLE, QUEUE, TRACE, EFFORT, THINKING_DISPLAY, PLAN,
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
@@ -47,6 +47,18 @@ def opened(tx: Transaction, session: str, sealed: str | None) -> SessionFolder |
     except SealBroken:
         return None
     return SessionFolder(**data)
+
+
+def in_folder_of(tx: Transaction, session: str | None, message: InboundMessage) -> InboundMessage:
+    """Return a message of the owner that names no folder with the folder of a session."""
+    options = message.options
+    is_named = options.folder is not None or options.full_access is not None
+    if session is None or message.channel != CONSOLE or is_named:
+        return message
+    folder = of_session(tx, session)
+    if folder is None:
+        return message
+    return replace(message, options=replace(options.in_folder(folder), in_session_folder=True))
 
 
 def note(tx: Transaction, session: str, message: InboundMessage) -> None:

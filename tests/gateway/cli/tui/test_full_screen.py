@@ -1,5 +1,6 @@
 """Actions of a person in `kore tui`, with a real service behind it."""
 
+import asyncio
 import json
 import unicodedata
 from pathlib import Path
@@ -12,9 +13,11 @@ from textual.widgets import Input, OptionList, Static
 from textual.worker import WorkerFailed
 
 from agent.providers.base import ModelRequest
+from agent.providers.scripted import ScriptedProvider
 from agent.types import Message, Text, ToolCall
 from gateway.cli.console.approvals import key_choice
 from gateway.cli.console.chat.place import ConsolePlace
+from gateway.cli.console.input.lone_letter import QUIET_INTERVAL_S
 from gateway.cli.tui import session_tab
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.cli.tui.key_footer import KeyFooter
@@ -36,6 +39,12 @@ async def open_question(screens: Screens) -> ApprovalPanel:
     """Return the panel once it shows a question and keys count."""
     await screens.until(lambda: screens.tab.query_one(ApprovalPanel).is_armed)
     return screens.tab.query_one(ApprovalPanel)
+
+
+async def press_alone(screens: Screens, letter: str) -> None:
+    """Press the key in the empty input line once letters count there."""
+    await asyncio.sleep(QUIET_INTERVAL_S)
+    await screens.pilot.press(letter)
 
 
 async def open_tab(screens: Screens) -> None:
@@ -97,6 +106,71 @@ async def test_each_tab_has_its_own_session_and_status(tmp_path: Path) -> None:
         await screens.until(lambda: screens.tab.input.text == "x")
         assert screens.tab is not second
         assert {info.name for info in other} == {"one", "two"}
+
+
+def choices_after_plan(screens: Screens) -> str:
+    """Return the line above the input; empty while it is hidden."""
+    line = screens.tab.query_one("#plan", Static)
+    return str(line.render()) if line.display else ""
+
+
+async def finish_plan(screens: Screens) -> None:
+    """Let a turn in plan mode end, and wait until its choices are offered."""
+    await screens.write("/plan")
+    await screens.write("plan it")
+    await screens.until(lambda: "[b] build, editing freely" in choices_after_plan(screens))
+
+
+async def test_letter_alone_carries_out_the_plan(tmp_path: Path) -> None:
+    provider = ScriptedProvider(["1. Change it.", "Built."])
+    async with (
+        running(tmp_path, provider) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await finish_plan(screens)
+        await press_alone(screens, "b")
+        await screens.see("Carry out the plan.", "accept-edits", "Built.")
+        await screens.until(lambda: not choices_after_plan(screens))
+        assert screens.tab.input.text == ""
+
+
+async def test_message_that_begins_with_a_letter_continues_planning(tmp_path: Path) -> None:
+    provider = ScriptedProvider(["1. Change it.", "1. Change less."])
+    async with (
+        running(tmp_path, provider) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await finish_plan(screens)
+        await screens.write("a smaller one")
+        await screens.see("› a smaller one", "Change less.")
+        await screens.until(lambda: choices_after_plan(screens))
+    assert "permission mode plan" in str(provider.requests[-1].messages[-1].content)
+
+
+async def test_keeping_the_plan_hides_the_choices(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, ["1. Change it."]) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await finish_plan(screens)
+        await screens.write("k")
+        await screens.see("Still in plan mode")
+        await screens.until(lambda: not choices_after_plan(screens))
+
+
+async def test_fresh_conversation_for_the_plan_is_a_new_tab(tmp_path: Path) -> None:
+    provider = ScriptedProvider(["1. Change it.", "Built."])
+    async with (
+        running(tmp_path, provider) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        await finish_plan(screens)
+        planned = screens.tab
+        await screens.write("/build fresh")
+        await screens.until(lambda: screens.tab is not planned)
+        await screens.see("Change it.", "Built.")
+        assert screens.tab.conversation.session != planned.conversation.session
+    assert len(provider.requests[-1].messages) == 1
 
 
 async def test_activity_in_a_background_tab_is_marked(tmp_path: Path) -> None:

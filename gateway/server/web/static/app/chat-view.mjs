@@ -19,6 +19,7 @@ const BLOCK_MESSAGES = 25
 const UNSETTLED_MESSAGES = 100
 
 export function Chat({ connection, session, onSession, onTurn, folder, home, say }) {
+  const [mode, setMode] = useState("ask")
   const choice = useFolders(connection, session)
   const [latest, draw, carry] = useConversation(connection, session, onTurn, say)
   const talk = latest.current
@@ -42,7 +43,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   }, [talk, talk.isRunning, talk.pending.length])
   const [count, setCount] = useState(PAGE_MESSAGES)
   useEffect(() => setCount(PAGE_MESSAGES), [session])
-  const send = async (text, mode, media, queue = "steer") => {
+  const send = async (text, media, queue = "steer", withMode = mode) => {
     // This page shows another session by its address.
     if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
     const eventId = newId()
@@ -52,13 +53,28 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
     try {
       const id = session ?? (await connection.until("create_session", choice.folder ? { folder: choice.folder } : {}))
       if (id !== session) begin(id, { eventId, text, queue })
-      await connection.until("send_message", { session: id, text, event_id: eventId, mode, media, queue })
+      await connection.until("send_message", { session: id, text, event_id: eventId, mode: withMode, media, queue })
     } catch (error) {
       dropPending(latest.current, eventId)
       say(error)
       return false
     }
     return true
+  }
+  // After a plan. Here, the mode goes with each message.
+  const choose = async (choice) => {
+    if (choice.is_fresh) {
+      const id = await connection.call("create_session", folder ? { folder } : {}).catch(say)
+      if (!id) return
+      const text = `${choice.text} ${session}`
+      const sent = { eventId: newId(), text, queue: "queue" }
+      carry(id, sent)
+      onSession(id)
+      setMode(choice.mode)
+      await connection.until("send_message", { session: id, text, event_id: sent.eventId, queue: "queue" }).catch(say)
+    } else if (await send(choice.text, [], "queue")) {
+      setMode(choice.mode)
+    }
   }
   const answer = async (asked, option, words) => {
     const takesWords = option.answer === "deny" || asked.request.server_question
@@ -92,7 +108,8 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} actions=${actions} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
-      ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), null, [])}>${t("Try again")}</button></p>`}
+      ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), [], "steer", null)}>${t("Try again")}</button></p>`}
+      ${session && !isRunning && !talk.pending.length && html`<${PlanChoices} ...${{ connection, session, seq: talk.seq, choose }} />`}
       ${talk.pending.map(
         (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
           <div class="bubble">${visible(one.text)}</div>
@@ -102,10 +119,25 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
     ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
-    <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
+    <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} mode=${mode} setMode=${setMode} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
       <${FolderChoice} ...${choice} home=${home} />
     <//>
   </section>`
+}
+
+// The choices after a plan that waits for one.
+function PlanChoices({ connection, session, seq, choose }) {
+  const [choices, setChoices] = useState([])
+  useEffect(() => {
+    let isLast = true
+    setChoices([])
+    connection.until("plan_choices", { session }).then((offered) => isLast && setChoices(offered), () => {})
+    return () => (isLast = false)
+  }, [connection, session, seq])
+  if (!choices.length) return null
+  return html`<p class="actions plan" role="group" aria-label=${t("After the plan")}>
+    ${choices.map((choice) => html`<button type="button" onClick=${() => choose(choice)}>${choice.label}</button>`)}
+  </p>`
 }
 
 // The newest messages, cut where a longer conversation is cut, too.

@@ -13,9 +13,8 @@ const MODES = {
   auto: "Nothing is asked",
 }
 
-export function Composer({ connection, session, folder, isRunning, send, stop, usage, history, say, children }) {
+export function Composer({ connection, session, folder, isRunning, mode, setMode, send, stop, usage, history, say, children }) {
   const [text, setText] = useDraft(session)
-  const [mode, setMode] = useState("ask")
   const [isSending, setSending] = useState(false)
   const attachments = useAttachments(connection, say)
   const { files } = attachments
@@ -37,7 +36,7 @@ export function Composer({ connection, session, folder, isRunning, send, stop, u
     setText("")
     attachments.replace([])
     const media = await Promise.all(files.map((one) => one.sent))
-    const isSent = media.every(Boolean) && (await send(said, mode, media, queue))
+    const isSent = media.every(Boolean) && (await send(said, media, queue))
     setSending(false)
     if (isSent) return
     setText((now) => now || said)

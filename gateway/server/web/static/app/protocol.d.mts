@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 28); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 29); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -190,6 +190,8 @@ export interface Calls {
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" | null }
   // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for the home folder).
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
+  // Return the choices after a finished plan, each made by a message with its `text`; empty without a plan that waits for one.
+  plan_choices: { arguments: { session: string }; result: PlanChoice[] }
   // Bind a lane to a session (None: a new one); returns the session's id.
   bind_session: { arguments: { lane: string; session: string | null }; result: string }
   // Find the newest messages that contain all these words. Fails for an encrypted database.
@@ -673,6 +675,14 @@ export interface NoticeEvent {
   level: "info" | "warning"
   text: string
   below?: string
+}
+
+export interface PlanChoice {
+  key: string
+  text: string
+  label: string
+  mode: "plan" | "ask" | "accept-edits" | "auto"
+  is_fresh?: boolean
 }
 
 export interface QuestionLine {

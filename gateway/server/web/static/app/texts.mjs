@@ -4,6 +4,7 @@ import { html } from "./html.mjs"
 
 const WORDS = {
   "Try again": ["重试", "重試"],
+  "After the plan": ["计划完成后", "計畫完成後"],
   "Suggestions": ["建议", "建議"],
   "for the running turn": ["将加入当前回合", "將加入目前回合"],
   "queued": ["排队中", "排隊中"],

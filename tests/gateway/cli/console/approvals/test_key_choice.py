@@ -7,7 +7,8 @@ import pytest
 
 from agent.approvals import Answer, ApprovalRequest, CommandPrefix
 from agent.events import ApprovalAsked
-from gateway.cli.console.approvals.key_choice import KEY_INTERVAL_S, QUIET_INTERVAL_S, KeyChoice
+from gateway.cli.console.approvals.key_choice import KeyChoice
+from gateway.cli.console.input.lone_letter import KEY_INTERVAL_S, QUIET_INTERVAL_S
 from gateway.cli.console.output.approval_text import choices_for, choices_text
 from gateway.core.question_view import with_view
 

@@ -10,8 +10,10 @@ import pytest
 
 from agent.types import assistant, user
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.cli.console.input.lone_letter import QUIET_INTERVAL_S
 from gateway.control.server import ControlServer
 from gateway.core.messages import MessageOptions
+from gateway.core.plan_choice import PLAN_CHOICES
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.cli.console.terminal import DEADLINE_S, kore_agent
 
@@ -39,6 +41,44 @@ async def test_conversation_runs_from_greeting_to_exit(owner: MemoryService, hom
         assert terminal.echoes()
     assert owner.submitted[0].options == MessageOptions(model="offline/echo")
     assert terminal.text.count("echo: hello there") == 1
+
+
+async def test_choices_after_a_plan_need_a_single_key(owner: MemoryService, home: Path) -> None:
+    async with kore_agent(home, "--permission-mode", "plan") as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("f\r")
+        await terminal.see("echo: f")
+        owner.plan_offer = PLAN_CHOICES
+        terminal.type("plan it\r")
+        await terminal.see("echo: plan it")
+        await terminal.see("[b] build, editing freely")
+        await terminal.see(PROMPT)
+        await asyncio.sleep(QUIET_INTERVAL_S)
+        terminal.type("f")
+        await terminal.see("command /build fresh")
+        await terminal.see(PROMPT)
+        terminal.type("thanks\r")
+        await terminal.see("echo: thanks")
+    assert await submissions(owner, 4) == ["f", "plan it", "/build fresh", "thanks"]
+    assert [message.options.mode for message in owner.submitted] == ["plan"] * 3 + [None]
+
+
+async def test_message_instead_of_a_choice_is_sent(owner: MemoryService, home: Path) -> None:
+    owner.plan_offer = PLAN_CHOICES
+    async with kore_agent(home, "--permission-mode", "plan") as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("plan it\r")
+        await terminal.see("echo: plan it")
+        await terminal.see("[b] build, editing freely")
+        await terminal.see(PROMPT)
+        await asyncio.sleep(QUIET_INTERVAL_S)
+        terminal.type("but smaller\r")
+        await terminal.see("echo: but smaller")
+        await terminal.see("[b] build, editing freely")
+        await terminal.see(PROMPT)
+        terminal.type("k\r")
+        await terminal.see("command /build keep")
+    assert [message.options.mode for message in owner.submitted] == ["plan"] * 3
 
 
 async def test_greeting_names_the_requested_model(owner: MemoryService, home: Path) -> None:

@@ -1,0 +1,47 @@
+"""Letters that are typed alone into an empty line."""
+
+import asyncio
+
+import pytest
+
+from gateway.cli.console.input.lone_letter import (
+    KEY_INTERVAL_S,
+    QUIET_INTERVAL_S,
+    LoneLetter,
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (["b"], 1),
+        (["B"], 1),
+        (["x"], 0),
+        (["b", "bu", "but"], 0),
+        (["b", ""], 0),
+        # The rest of a word that was deleted.
+        (["no", "n", "", "b", "be", "b"], 0),
+        (["n", "", "b"], 1),
+    ],
+)
+async def test_letter_counts_alone_in_an_empty_line(lines: list[str], count: int) -> None:
+    decisions: list[None] = []
+    letters = LoneLetter(lambda: decisions.append(None))
+    letters.offer(["b", "k"])
+    await asyncio.sleep(QUIET_INTERVAL_S * 1.2)
+    for line in lines:
+        letters.note(line)
+    await asyncio.sleep(KEY_INTERVAL_S * 1.5)  # the time within which no other key may follow
+    assert len(decisions) == count
+
+
+async def test_letter_counts_neither_early_nor_after_the_offer() -> None:
+    decisions: list[None] = []
+    letters = LoneLetter(lambda: decisions.append(None))
+    letters.offer(["b"])
+    letters.note("b")
+    await asyncio.sleep(KEY_INTERVAL_S * 1.5)
+    letters.offer([])
+    letters.note("b")
+    await asyncio.sleep(KEY_INTERVAL_S * 1.5)
+    assert decisions == []

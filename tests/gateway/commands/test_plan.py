@@ -1,0 +1,210 @@
+"""Choices after a plan: the offer at the end of a turn, and `/build`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.providers.scripted import ScriptedProvider
+from gateway.core.messages import InboundMessage, Sender
+from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice
+from gateway.store.repositories.conversations import sessions
+from tests.gateway.parts import (
+    Parts,
+    accept_messages,
+    answer_to,
+    chat_message,
+    console_message,
+    running,
+)
+
+OFFER = "`/build free`"
+PLAN = "1. Change `a.py`. 2. Run the tests."
+
+
+async def session_of(parts: Parts, message: InboundMessage) -> str:
+    session = await parts.database.transact(sessions.bound_session, message.session_key)
+    assert session is not None
+    return session
+
+
+async def offered(parts: Parts, message: InboundMessage) -> list[PlanChoice]:
+    return list(await parts.service.plan_choices(await session_of(parts, message)))
+
+
+async def plan(parts: Parts, text: str = "plan it", **more: Any) -> str:
+    await answer_to(parts, chat_message("/plan", **more))
+    return await answer_to(parts, chat_message(text, **more))
+
+
+async def until_carried_out(parts: Parts, build: InboundMessage) -> None:
+    """Wait until the turn that a `/build` has begun is done."""
+    await parts.until_answered(replace(build, event_id=f"{build.event_id}:build"))
+
+
+async def test_plan_ends_with_the_choices(tmp_path: Path) -> None:
+    async with running(tmp_path, [PLAN], owner="chat:7") as parts:
+        answer = await plan(parts)
+        assert [choice.text for choice in PLAN_CHOICES if choice.text in answer] == [
+            "/build free",
+            "/build ask",
+            "/build fresh",
+            "/build keep",
+        ]
+        choices = await offered(parts, chat_message(""))
+        assert [choice.key for choice in choices] == ["b", "a", "f", "k"]
+
+
+async def test_answer_outside_of_plan_mode_offers_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, [PLAN], owner="chat:7") as parts:
+        assert OFFER not in await answer_to(parts, chat_message("do it"))
+        assert await offered(parts, chat_message("")) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Which file do you mean?", "**Shall it be `a` or `b`?**", "哪个？"]
+)
+async def test_question_to_the_person_is_no_plan(tmp_path: Path, text: str) -> None:
+    async with running(tmp_path, [text], owner="chat:7") as parts:
+        assert OFFER not in await plan(parts)
+        assert await offered(parts, chat_message("")) == []
+
+
+async def test_failed_turn_is_no_plan(tmp_path: Path) -> None:
+    async with running(tmp_path, ScriptedProvider([]), owner="chat:7") as parts:
+        assert OFFER not in await plan(parts)
+        assert await offered(parts, chat_message("")) == []
+
+
+@pytest.mark.parametrize(("name", "mode"), [("free", "accept-edits"), ("ask", "ask")])
+async def test_choice_sets_the_mode_and_carries_out_the_plan(
+    tmp_path: Path, name: str, mode: str
+) -> None:
+    provider = ScriptedProvider([PLAN, "Done."])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        await plan(parts)
+        session = await session_of(parts, chat_message(""))
+        await accept_messages(parts, chat_message(f"/build {name}"))
+        answers = await parts.platform.answers("1", 4)
+        assert f"Mode: `{mode}`" in answers[2]
+        assert answers[3] == "Done."
+        assert await session_of(parts, chat_message("")) == session
+        assert await parts.database.transact(sessions.chosen_mode, session) == mode
+    last = provider.requests[-1].messages[-1]
+    assert last.text == "Carry out the plan."
+    assert f"permission mode {mode}" in str(last.content)
+
+
+async def test_second_choice_finds_no_plan(tmp_path: Path) -> None:
+    provider = ScriptedProvider([PLAN, "Done."])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        await plan(parts)
+        await accept_messages(parts, chat_message("/build free"), chat_message("/build free"))
+        answers = await parts.platform.answers("1", 5)
+        assert sum("no plan here" in answer for answer in answers) == 1
+    assert len(provider.requests) == 2
+
+
+async def test_fresh_conversation_begins_with_the_plan(tmp_path: Path) -> None:
+    provider = ScriptedProvider([PLAN, "Done."])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        await plan(parts)
+        session = await session_of(parts, chat_message(""))
+        await accept_messages(parts, chat_message("/build fresh"))
+        assert (await parts.platform.answers("1", 4))[3] == "Done."
+        assert await session_of(parts, chat_message("")) != session
+        assert await parts.service.plan_choices(session) == ()
+    messages = provider.requests[-1].messages
+    assert len(messages) == 1
+    assert PLAN in messages[0].text
+
+
+async def test_fresh_conversation_keeps_the_taint_of_the_plan(tmp_path: Path) -> None:
+    async with running(tmp_path, [PLAN, "Done."], owner="chat:7") as parts:
+        await plan(parts)
+        session = await session_of(parts, chat_message(""))
+        taint = frozenset({"untrusted"})
+        await parts.database.transact(sessions.add_taint, session, taint)
+        await accept_messages(parts, chat_message("/build fresh"))
+        await parts.platform.answers("1", 4)
+        successor = await session_of(parts, chat_message(""))
+        assert await parts.database.transact(sessions.taint_of, successor) >= taint
+
+
+async def test_plan_of_another_conversation_is_carried_out_here(tmp_path: Path) -> None:
+    provider = ScriptedProvider([PLAN, "Done."])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        await plan(parts)
+        session = await session_of(parts, chat_message(""))
+        begin = console_message(f"/build fresh {session}", "other")
+        await accept_messages(parts, begin)
+        await until_carried_out(parts, begin)
+        assert await session_of(parts, begin) != session
+        assert await session_of(parts, chat_message("")) == session
+
+
+async def test_other_person_cannot_reach_the_plan_of_a_chat(tmp_path: Path) -> None:
+    async with running(tmp_path, [PLAN], owner="chat:7") as parts:
+        await plan(parts)
+        session = await session_of(parts, chat_message(""))
+        stranger = chat_message(f"/build fresh {session}", "2", sender=Sender("8"))
+        assert "no plan here" in await answer_to(parts, stranger)
+        assert len(await offered(parts, chat_message(""))) == 4
+
+
+async def test_keeping_the_plan_ends_the_offer(tmp_path: Path) -> None:
+    async with running(tmp_path, [PLAN], owner="chat:7") as parts:
+        await plan(parts)
+        assert "Still in plan mode" in await answer_to(parts, chat_message("/build keep"))
+        assert await offered(parts, chat_message("")) == []
+        assert (await answer_to(parts, chat_message("/mode"))).startswith("Mode: `plan`")
+
+
+async def test_message_instead_of_a_choice_continues_planning(tmp_path: Path) -> None:
+    provider = ScriptedProvider([PLAN, "Which one?"])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        await plan(parts)
+        await answer_to(parts, chat_message("and the docs"))
+        assert await offered(parts, chat_message("")) == []
+    assert "permission mode plan" in str(provider.requests[-1].messages[-1].content)
+
+
+async def test_other_mode_ends_the_offer(tmp_path: Path) -> None:
+    async with running(tmp_path, [PLAN], owner="chat:7") as parts:
+        await plan(parts)
+        await answer_to(parts, chat_message("/mode ask"))
+        assert await offered(parts, chat_message("")) == []
+
+
+async def test_others_get_only_the_modes_that_they_may_choose(tmp_path: Path) -> None:
+    other: dict[str, Any] = {"sender": Sender("8")}
+    async with running(tmp_path, [PLAN, "Done."], owner="chat:7") as parts:
+        answer = await plan(parts, **other)
+        assert OFFER not in answer
+        assert "`/build ask`" in answer
+        refusal = await answer_to(parts, chat_message("/build free", **other))
+        assert "Only the owner" in refusal
+        assert len(await offered(parts, chat_message(""))) == 4
+
+
+async def test_option_of_the_command_line_ends_with_the_plan(tmp_path: Path) -> None:
+    provider = ScriptedProvider([PLAN, "Done."])
+    options = {"mode": "plan"}
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        first = console_message("plan it", options=options)
+        await accept_messages(parts, first)
+        await parts.until_answered(first)
+        assert len(await offered(parts, first)) == 4
+        begin = console_message("/build ask", options=options)
+        await accept_messages(parts, begin)
+        await until_carried_out(parts, begin)
+    assert "permission mode ask" in str(provider.requests[-1].messages[-1].content)
+
+
+async def test_one_shot_run_offers_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, [PLAN], owner="chat:7") as parts:
+        message = console_message("plan it", "once-1", options={"mode": "plan"})
+        await accept_messages(parts, message)
+        await parts.until_answered(message)
+        assert await offered(parts, message) == []
