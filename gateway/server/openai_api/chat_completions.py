@@ -26,7 +26,7 @@ from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import flag_field, list_field, object_field, text_field
 from gateway.server.openai_api.model_calls import chat_call
-from gateway.server.openai_api.model_names import ModelTarget, find_target
+from gateway.server.openai_api.model_names import SIDE_MODEL, ModelTarget, find_target
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
     MessagePlace,
@@ -53,6 +53,8 @@ class ChatCompletions:
             raise ApiError(400, t("only one answer can be given"), param="n")
         if target.agent is None:
             return await self._by_model(request, body, target, conversation)
+        if self._sessions.is_side_request(request, conversation):
+            return await self._by_model(request, body, target, conversation, SIDE_MODEL)
         return await self._by_agent(request, body, target, conversation)
 
     async def _by_agent(
@@ -89,8 +91,10 @@ class ChatCompletions:
         body: Mapping[str, Any],
         target: ModelTarget,
         conversation: ClientConversation,
+        model: str | None = None,
     ) -> web.StreamResponse:
-        call, is_stream = chat_call(target.name, body, conversation), flag_field(body, "stream")
+        call = chat_call(model or target.name, body, conversation)
+        is_stream = flag_field(body, "stream")
         async with self._answers.open(request, body, _new_id()) as stored:
             writer = self._writer(body, target, stored.id, stored.made_at)
             pieces = stored.pieces(call, is_stream=is_stream)

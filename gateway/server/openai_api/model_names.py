@@ -10,6 +10,8 @@ from gateway.server.openai_api.errors import ApiError, bad_field
 from gateway.server.tokens import AccessToken
 
 KORE = "kore"
+# Profile that answers side requests.
+SIDE_MODEL = "quick"
 _PREFIX = f"{KORE}/"
 
 

@@ -23,6 +23,7 @@ from gateway.core.token_routes import token_principal
 from gateway.server.guard import access_of
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError, bad_field
+from gateway.server.openai_api.side_requests import RecentExchanges
 from gateway.server.speaker import Speaker
 
 V = TypeVar("V")
@@ -61,6 +62,17 @@ class RequestSessions:
         self._lock = asyncio.Lock()
         self._by_fingerprint: OrderedDict[str, str] = OrderedDict()
         self._by_body: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self._exchanges = RecentExchanges()
+
+    def is_side_request(self, request: web.Request, conversation: ClientConversation) -> bool:
+        """Return whether a request only asks something about the exchange that has just ended.
+
+        False for a token with a role: its rules and its limits apply to turns of the agent.
+        """
+        token = access_of(request)
+        if token.role is not None or request.headers.get(SESSION_HEADER):
+            return False
+        return self._exchanges.is_quoted_in(token.identity, conversation)
 
     async def find(
         self,
@@ -95,6 +107,7 @@ class RequestSessions:
     ) -> None:
         """Remember the session for the next request with this conversation and answer."""
         token = access_of(request).identity
+        self._exchanges.add(token, conversation, answer)
         for text in conversation.fingerprints_with(answer):
             _put(self._by_fingerprint, digest_of(token, text), place.session)
 

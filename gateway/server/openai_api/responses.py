@@ -23,7 +23,7 @@ from gateway.server.openai_api.chat_completions import (
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import flag_field, list_field, text_field
 from gateway.server.openai_api.model_calls import response_call
-from gateway.server.openai_api.model_names import ModelTarget, find_target
+from gateway.server.openai_api.model_names import SIDE_MODEL, ModelTarget, find_target
 from gateway.server.openai_api.request_sessions import (
     SESSION_HEADER,
     RequestSessions,
@@ -71,6 +71,8 @@ class Responses:
         speaker = Speaker(self._service, access_of(request))
         token = speaker.token.name
         conversation = await read_input(body)
+        if _previous(body) is None and self._sessions.is_side_request(request, conversation):
+            return await self._by_model(request, body, target, SIDE_MODEL)
         check_words(request, conversation)
         session = await self._session_of(speaker, _previous(body))
         user = text_field(body, "user")
@@ -89,11 +91,15 @@ class Responses:
         return response
 
     async def _by_model(
-        self, request: web.Request, body: Mapping[str, Any], target: ModelTarget
+        self,
+        request: web.Request,
+        body: Mapping[str, Any],
+        target: ModelTarget,
+        model: str | None = None,
     ) -> web.StreamResponse:
         before = await self._conversation_of(request, _previous(body))
         conversation = await read_input(body, before)
-        call = response_call(target.name, body, conversation)
+        call = response_call(model or target.name, body, conversation)
         is_stream = flag_field(body, "stream")
         new_id = f"resp_{os.urandom(16).hex()}"
         async with self._answers.open(request, body, new_id, conversation.messages) as stored:

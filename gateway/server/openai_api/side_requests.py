@@ -1,0 +1,78 @@
+"""Recognition of side requests: titles, tags and suggestions that a client asks for by itself.
+
+A side request quotes the exchange that has just ended: the person's message on a line of its own,
+behind a label such as `USER: `, and the answer on a later line. Its wording does not matter.
+"""
+
+import time
+from bisect import bisect
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from agent.records import frozen
+from gateway.server.openai_api.conversation import ClientConversation
+
+# Clients send side requests within seconds. After that, a quote is a person's.
+_WINDOW_S = 120.0
+_MAX_EXCHANGES = 50
+# Clients may shorten quoted messages, but keep their beginning.
+_HEAD_CHARS = 100
+_MAX_LABEL_CHARS = 40
+# Room for labels and tags between the two quotes.
+_GAP_CHARS = 200
+
+
+@frozen
+class _Exchange:
+    token: str
+    question: str
+    answer: str
+    ended_at: float
+
+
+class RecentExchanges:
+    """The last exchanges of clients with Kore's agent."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._exchanges: deque[_Exchange] = deque(maxlen=_MAX_EXCHANGES)
+
+    def add(self, token: str, conversation: ClientConversation, answer: str) -> None:
+        """Add the exchange that ends with the answer."""
+        question = conversation.news[-1].text.strip()
+        if question and answer.strip():
+            exchange = _Exchange(token, question, answer.strip(), self._clock())
+            self._exchanges.append(exchange)
+
+    def is_quoted_in(self, token: str, conversation: ClientConversation) -> bool:
+        """Return whether the only message of a conversation quotes a recent exchange."""
+        if len(conversation.messages) != 1:
+            return False
+        text, oldest = conversation.messages[0].text, self._clock() - _WINDOW_S
+        return any(
+            exchange.token == token and exchange.ended_at >= oldest and _quotes(text, exchange)
+            for exchange in self._exchanges
+        )
+
+
+def _quotes(text: str, exchange: _Exchange) -> bool:
+    answers = list(_places(text, exchange.answer))
+    room = len(exchange.question) + _GAP_CHARS
+    for place in _places(text, exchange.question):
+        following = bisect(answers, place)
+        if following < len(answers) and answers[following] - place <= room:
+            return True
+    return False
+
+
+def _places(text: str, quote: str) -> Iterator[int]:
+    """Yield the places where a line begins with the quote, or with a label and the quote."""
+    head = quote[:_HEAD_CHARS]
+    place = text.find(head)
+    while place >= 0:
+        before = text[max(0, place - _MAX_LABEL_CHARS - 1) : place]
+        begins_line = place <= _MAX_LABEL_CHARS or "\n" in before
+        end = place + len(head)
+        if begins_line and (head != quote or text[end : end + 1] in ("", "\n", "\r")):
+            yield place
+        place = text.find(head, place + 1)
