@@ -113,7 +113,7 @@ async def everything(folder: Path, name: str, path: str) -> Shown:
         await say(f"/pair approve {platform.code}")
         await say("/pair list")
         for command in [*COMMANDS, *filter(None, UNLISTED)]:
-            if command not in ("new", "model", "sessions", "pair", "compact", "context"):
+            if command not in ("new", "model", "sessions", "pair", "compact", "context", "goal"):
                 await say(f"/{command} {name}")
         for text in (f"/tasks kill {name}", "/new", "/status", "/mode ask"):
             await say(text)

@@ -44,7 +44,7 @@ class Speaks(ScriptedProvider):
         return step(request) if callable(step) else step
 
 
-def small(provider: ScriptedProvider, window: int = 8_300) -> ModelPool:
+def small(provider: ScriptedProvider, window: int = 8_400) -> ModelPool:
     models = ModelPool.of(provider, {})
     models._open[provider.name] = replace(models.open(), context_tokens=window)
     return models
