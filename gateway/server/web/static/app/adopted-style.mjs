@@ -1,5 +1,5 @@
-// In the place of a style element: the page's policy allows no style that a script writes as text,
-// but style sheets that it adopts. `make vendor` puts this element's name into xterm.js.
+// Replacement for a style element: the content security policy forbids styles that a script writes as
+// text, but allows adopted style sheets. `make vendor` puts this element's name into xterm.js.
 
 class AdoptedStyle extends HTMLElement {
   sheet = new CSSStyleSheet()

@@ -1,10 +1,10 @@
-// A question before something is done. All lines, answers and labels come from the server, with every character visible:
-// nothing of it is computed here.
+// An approval question. All lines, answers and labels come from the server, with hidden characters
+// escaped; nothing is computed here.
 
 import { html, useEffect, useRef, useState } from "./html.mjs"
 import { t } from "./texts.mjs"
 
-// What was on its way when the question appeared is no answer to it.
+// Ignore keys that were pressed just before the question appeared.
 const KEY_DELAY_MS = 500
 
 export function Approval({ asked, answer }) {
@@ -13,7 +13,7 @@ export function Approval({ asked, answer }) {
     : html`<${CallQuestion} asked=${asked} answer=${answer} />`
 }
 
-// Every line of a question; `onSeen` is called once the end of the last one has been on the screen.
+// All lines of a question; `onSeen` is called once the end of the last line has been on the screen.
 function Lines({ lines, onSeen }) {
   const end = useRef()
   useEffect(() => {

@@ -1,4 +1,4 @@
-// Files on their way to the model, and those that come back.
+// Upload of attachments, and download of files that the model sends.
 
 import { useEffect, useRef, useState } from "./html.mjs"
 import { t } from "./texts.mjs"
@@ -8,10 +8,10 @@ const MAX_UNCHANGED_BYTES = 1_000_000
 const KINDS = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"])
 const PART_BYTES = 1 << 20
 const MAX_FILES = 20
-// Part by part is begun again so often when the server was replaced in the middle.
+// Number of attempts of an upload in parts, if the server is replaced during it.
 const MAX_TRIES = 3
 
-// The files of a message that is being written: `add` begins to send them at once.
+// The files of a draft message; `add` starts the upload at once.
 export function useAttachments(connection, say) {
   const [files, setFiles] = useState([])
   const current = useRef(files)
@@ -48,7 +48,7 @@ export function useAttachments(connection, say) {
   return { files, add, remove, replace: (list) => update(() => list) }
 }
 
-// What `send_message` takes. Throws what the server refuses.
+// Uploads a file and returns its media for `send_message`. Throws the server's errors.
 async function kept(connection, entry, onShare) {
   const { file } = entry
   const small = KINDS.has(file.type) && file.size <= MAX_UNCHANGED_BYTES ? file : await shrunk(file)
@@ -74,7 +74,7 @@ async function uploaded(connection, entry, onShare) {
   return media
 }
 
-// Null for what this browser cannot show: it goes as a file.
+// Returns null if this browser cannot show the picture, which is then sent as a file.
 async function shrunk(file) {
   if (!file.type.startsWith("image/")) return null
   try {
@@ -94,14 +94,14 @@ function base64(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader()
     reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1))
-    // Such as a folder that was dropped, or a file that has gone meanwhile.
+    // For example a dropped folder, or a file that was deleted in the meantime.
     reader.onerror = () => reject(new Error(t("This file cannot be read.")))
     reader.readAsDataURL(blob)
   })
 }
 
-// Fetches a file that `send_file` sent and hands it to the browser to save: it never has an address
-// on this server, and is never shown as a page.
+// Downloads a file that `send_file` sent. The browser saves it; it has no address on this server and
+// is never shown as a page.
 export async function download(connection, place, onShare) {
   const parts = []
   let offset = 0

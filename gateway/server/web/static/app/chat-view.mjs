@@ -1,4 +1,4 @@
-// A conversation: its feed, its questions, and where one writes.
+// A conversation: its messages, its questions and the message input.
 
 import { Approval } from "./approval-view.mjs"
 import { download } from "./attachments.mjs"
@@ -13,9 +13,9 @@ import { Tasks } from "./tasks-view.mjs"
 import { t } from "./texts.mjs"
 
 const PAGE_MESSAGES = 150
-// Messages of a block, which is laid out and drawn as one while it is far away.
+// Messages per block; blocks that are off the screen are laid out as a unit.
 const BLOCK_MESSAGES = 25
-// Number of the newest messages that may still change: results come after their calls.
+// Number of newest messages that may still change, because results follow their calls.
 const UNSETTLED_MESSAGES = 100
 
 export function Chat({ connection, session, onSession, onTurn, folder, home, say }) {
@@ -25,12 +25,12 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   const talk = latest.current
   const begin = (id, sent) => {
     carry(id, sent)
-    // What was typed meanwhile belongs to the new session, too.
+    // Text typed in the meantime also belongs to the new session.
     moveDraft(session, id)
     onSession(id)
   }
   useEffect(() => {
-    // What was withdrawn, by a stop for example, waits no more.
+    // Withdrawn messages, for example after a stop, are no longer pending.
     if (talk.isRunning) return
     for (const { eventId } of talk.pending) {
       const settled = ({ state }) => {
@@ -44,10 +44,10 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   const [count, setCount] = useState(PAGE_MESSAGES)
   useEffect(() => setCount(PAGE_MESSAGES), [session])
   const send = async (text, media, queue = "steer", withMode = mode) => {
-    // This page shows another session by its address.
+    // The page switches sessions by its address.
     if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
     const eventId = newId()
-    // Seen at once, also where a session can't be begun until the server is back.
+    // Show the message at once, even if the session can't be created until the server is back.
     addPending(latest.current, { eventId, text, queue })
     draw()
     try {
@@ -81,7 +81,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
     const args = { nonce: asked.nonce, answer: option.answer, scope: option.scope, by: "web", words: takesWords ? words : "" }
     await connection.until("answer_approval", args).catch(say)
   }
-  // A copy that ends at message `last`, with words to begin with.
+  // Forks the session after message `last`, with `words` as a draft.
   const branch = async (last, words) => {
     const id = await connection.call("fork_session", { session, last }).catch(say)
     if (!id) return
@@ -94,9 +94,9 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   const onKey = (event) => event.key === "Escape" && isRunning && stop()
   const blocks = blocksOf(talk.messages, count)
   const history = talk.messages.filter((one) => one.kind === "user").map((one) => textOf(one.message)).filter(Boolean)
-  // A turn that ended with an error, and nothing since.
+  // The last turn ended with an error.
   const hasFailed = talk.messages.at(-1)?.isFailure && !talk.isRunning && !talk.pending.length && history.length > 0
-  // Kept over drawing, since blocks that have not changed are not drawn again.
+  // The same object for every render, because unchanged blocks are not rendered again.
   const actions = useRef({})
   Object.assign(actions.current, { fetchFile, branch })
   const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
@@ -140,7 +140,7 @@ function PlanChoices({ connection, session, seq, choose }) {
   </p>`
 }
 
-// The newest messages, cut where a longer conversation is cut, too.
+// Blocks of the newest messages; block boundaries do not depend on how many are shown.
 function blocksOf(messages, count) {
   const from = Math.max(0, messages.length - count)
   const blocks = []
@@ -154,7 +154,7 @@ function blocksOf(messages, count) {
 function Block({ block: { first, end, version }, talk, actions }) {
   const fetchFile = (...args) => actions.current.fetchFile(...args)
   const branch = (...args) => actions.current.branch(...args)
-  // NaN equals nothing, not even itself.
+  // NaN never equals itself, so it always renders again.
   const items = useMemo(
     () => talk.messages.slice(first, end).map((item) => html`<${Item} key=${item.key} ...${{ item, talk, fetchFile, branch }} />`),
     [first, end, version, talk.messages],
@@ -162,11 +162,11 @@ function Block({ block: { first, end, version }, talk, actions }) {
   return html`<div class="block">${items}</div>`
 }
 
-// The conversation of a session, kept up to date; drawn at most once a frame.
+// The current conversation of a session, rendered at most once per frame.
 function useConversation(connection, session, onTurn, say) {
   const talk = useRef(emptyConversation())
   const [, setDrawn] = useState(0)
-  // What is said first goes along into its new session.
+  // The first message is carried over into the new session.
   const carried = useRef(null)
   const carry = (id, sent) => (carried.current = { session: id, sent })
   const draw = () => setDrawn((n) => n + 1)
@@ -194,7 +194,7 @@ function useConversation(connection, session, onTurn, say) {
   return [talk, draw, carry]
 }
 
-// Stays at the end as long as one is there.
+// Stays at the end while the person is scrolled to the end.
 function Feed({ version, session, children }) {
   const box = useRef()
   const isAtEnd = useRef(true)
@@ -209,17 +209,17 @@ function Feed({ version, session, children }) {
     if (isAtEnd.current) toEnd()
   })
   useEffect(() => {
-    // What is drawn later, such as highlighted code, moves the end.
+    // Content rendered later, such as highlighted code, moves the end.
     const watcher = new ResizeObserver(() => isAtEnd.current && toEnd())
     watcher.observe(box.current.firstElementChild)
     return () => watcher.disconnect()
   }, [])
   const onScroll = () => {
-    // The event comes with the next frame, when a panel may have taken its place.
+    // The event arrives with the next frame, when a panel may have replaced the feed.
     if (!box.current) return
     const { scrollTop, scrollHeight, clientHeight } = box.current
     const isNear = scrollHeight - scrollTop - clientHeight < 60
-    // What grew by itself has not been scrolled away from.
+    // Growth of the content is not scrolling by the person.
     if (isNear || scrollTop < top.current - 1) isAtEnd.current = isNear
     top.current = scrollTop
     setAway(!isAtEnd.current)

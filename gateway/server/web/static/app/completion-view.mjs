@@ -1,15 +1,15 @@
-// What is offered while one types: commands behind a slash, files behind an @.
+// Completion while typing: commands after a slash, files after an @.
 
 import { html, useEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
 const MAX_ENTRIES = 8
-// These lead to another session, which the page has buttons for.
+// Commands that switch the session, for which the page has buttons.
 const ELSEWHERE = new Set(["resume", "fork", "start", "exit", "quit"])
 
-// `choices` for the text as it is, and what a key does with them; `put` replaces the word. Files are
-// those of the session's `folder`, or of the workspace.
+// Returns the `choices` for the text and their key handler; `put` replaces the word. Files are those
+// of the session's `folder`, or of the workspace.
 export function useCompletion(connection, text, put, folder) {
   const [choices, setChoices] = useState([])
   const [at, setAt] = useState(0)
@@ -27,7 +27,7 @@ export function useCompletion(connection, text, put, folder) {
     put(choice.value)
     close()
   }
-  // Whether the key was for the choices.
+  // Returns whether the key was handled.
   const onKey = (event) => {
     if (!choices.length) return false
     const isWhole = choices[at].value.trim() === text.trim()
@@ -57,14 +57,14 @@ async function commands(connection, letters, folder) {
   return list.map(({ name, summary }) => ({ value: `/${name} `, label: `/${name}`, hint: summary }))
 }
 
-// A token without the owner's rights may not name a folder.
+// Only a token with the owner's rights may name a folder.
 function listCommands(connection, place) {
   const all = () => connection.call("list_commands").catch(() => [])
   return place ? connection.call("list_commands", { folder: place }).catch(all) : all()
 }
 
-// One folder at a time, from the folder of the session on; a token that may not look at files gets
-// none, and neither does a session in a folder that is not trusted.
+// Lists one folder at a time, starting at the session's folder. There are no files for a token that may
+// not read them, or for a session in an untrusted folder.
 async function files(connection, text, path, sessionFolder) {
   const cut = path.lastIndexOf("/") + 1
   const [folder, letters] = [path.slice(0, cut), path.slice(cut).toLowerCase()]
@@ -79,7 +79,7 @@ async function files(connection, text, path, sessionFolder) {
     .filter((one) => one.name.toLowerCase().startsWith(letters) && !/\s/.test(one.name))
     .map((one) => {
       const whole = `${folder}${one.name}`
-      // A folder goes on with its files; a file stands without the sign.
+      // After a folder, completion continues with its files; after a file, the @ is removed.
       const value = one.is_folder ? `${before}${whole}/` : `${before.slice(0, -1)}${whole} `
       return { value, label: one.is_folder ? `${whole}/` : whole, hint: "" }
     })

@@ -1,4 +1,4 @@
-// Where one writes: text, files, the mode, and what is completed while one types.
+// Message input: text, files, permission mode and completion.
 
 import { bytesInWords, useAttachments } from "./attachments.mjs"
 import { Completion, useCompletion } from "./completion-view.mjs"
@@ -49,7 +49,7 @@ export function Composer({ connection, session, folder, isRunning, mode, setMode
   }
   const onKey = (event) => {
     if (event.isComposing) return
-    // Esc closes the list of choices, and does not stop the turn then.
+    // If Esc closes the list of choices, it does not also stop the turn.
     if (completion.onKey(event) || recall(event)) return event.stopPropagation()
     if (event.key === "Enter" && !event.shiftKey) submit(event, event.altKey ? "queue" : "steer")
   }
@@ -80,7 +80,7 @@ export function Composer({ connection, session, folder, isRunning, mode, setMode
   </form>`
 }
 
-// Up and Down in a field that is empty, or shows what was sent, go through what was said before.
+// Up and Down browse earlier messages if the field is empty or shows one of them.
 function useHistory(history, session, text, setText) {
   const place = useRef(null)
   useEffect(() => void (place.current = null), [session])
@@ -97,7 +97,7 @@ function useHistory(history, session, text, setText) {
   }
 }
 
-// What was not sent yet stays with its session, also over a reload.
+// Unsent text stays with its session, even after a reload.
 export function keepDraft(session, text) {
   if (text) sessionStorage.setItem(`draft:${session ?? ""}`, text)
   else sessionStorage.removeItem(`draft:${session ?? ""}`)
@@ -134,7 +134,7 @@ function Attachment({ entry, remove }) {
   </li>`
 }
 
-// Files may be dropped anywhere on the page; none is ever opened in its place.
+// Files may be dropped anywhere on the page; the browser never opens them instead of the page.
 function DropZone({ add }) {
   const [isOver, setOver] = useState(false)
   const latest = useRef(add)

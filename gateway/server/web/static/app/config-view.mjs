@@ -1,4 +1,4 @@
-// The settings: searched, and changed one by one. A change is checked and shown before it is made.
+// The settings, with search. Each change is checked and shown before it is made.
 
 import { html, useEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -90,7 +90,7 @@ function ChangeSetting({ row, connection, say, close }) {
   </form>`
 }
 
-// Old and new of a change that was checked: `checked` is what `check_setting` said, and `value`.
+// Old and new value of a change; `checked` is the result of `check_setting` with the `value`.
 export function ConfirmChange({ connection, say, checked, close, back }) {
   const [isConfirmed, setConfirmed] = useState(false)
   const [error, setError] = useState(null)

@@ -1,15 +1,15 @@
-// The page's connection, and how its browser comes in and goes out.
+// The page's connection, and login and logout of its browser.
 
 import { Connection, keyOf, keyOfBytes, openProven } from "./protocol.mjs"
 
-// `onState` is told "open", "closed", "foreign" or "denied".
+// `onState` is called with "open", "closed", "foreign" or "denied".
 export const connect = (onState) =>
   new Connection({ address: location.origin, key: storedKey, onState, blocks: true })
 
-// Whether this browser has a key. Only the server knows whether it still counts.
+// Returns whether this browser has a key. Only the server knows whether it is still valid.
 export const hasKey = async () => (await storedKey()) !== null
 
-// Makes a key of this browser's own out of a code of one use or a token, none of which is sent.
+// Derives a key for this browser from a one-time code or a token, neither of which is sent.
 // Throws a CallError.
 export async function login(secret) {
   const { socket, sign } = await openProven(location.origin, "/v1/login", await keyOf(secret))
@@ -24,11 +24,11 @@ export async function login(secret) {
 export async function logout() {
   const key = await storedKey()
   await storeKey(null)
-  // A server that is away, or knows the key no longer, changes nothing for this browser.
+  // Log out locally even if the server is unreachable or no longer knows the key.
   await openProven(location.origin, "/v1/logout", key).catch(() => {})
 }
 
-// The browser uses the key for signing and hands it out to nobody, this page included.
+// The key can be used for signing, but not be read, not even by this page.
 const storedKey = async () => (await inStore("readonly", (store) => store.get("key"))) ?? null
 
 const storeKey = (key) =>

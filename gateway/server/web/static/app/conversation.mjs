@@ -1,5 +1,5 @@
-// What is known of one session, from its events and their blocks: messages, the reply that streams,
-// calls, questions.
+// State of one session, built from its events and their blocks: messages, the streamed reply, calls
+// and questions.
 
 const MAX_OUTPUT_CHARS = 20_000
 
@@ -7,7 +7,7 @@ export const emptyConversation = () => ({
   seq: 0,
   messages: [],
   results: new Map(),
-  // Blocks of calls, by the number of their reply and their id.
+  // Blocks of calls, by the number of the reply and the id of the call.
   calls: new Map(),
   live: new Map(),
   draft: null,
@@ -18,7 +18,7 @@ export const emptyConversation = () => ({
   version: 0,
 })
 
-// Changes `talk`, and counts its `version` up. A message takes the place of what streamed of it.
+// Updates `talk` and increments its `version`. A message replaces its streamed text.
 export function take(talk, event, blocks = []) {
   talk.version++
   const block = blocks[0]
@@ -99,16 +99,16 @@ function takeMessage(talk, { seq, at, message }, blocks) {
   talk.messages.push({ key: `m${seq}`, seq, at, kind: message.role, message })
 }
 
-// Ids of calls are a reply's own: vendors use them again.
+// Call ids are unique only within a reply, because vendors reuse them.
 const lastCaller = (talk) => talk.messages.findLast((one) => one.message?.tool_calls)?.seq ?? 0
 
-// What is known of a call: a later block has more, except what it says nothing about.
+// Merges the blocks of a call: values of a later block win unless they are empty.
 const merged = (block, later) =>
   Object.fromEntries(Object.entries({ ...block, ...later }).map(([name, value]) => [name, isEmpty(value) ? (block?.[name] ?? value) : value]))
 
 const isEmpty = (value) => value === null || value === "" || (Array.isArray(value) && !value.length)
 
-// The block of a call, where there is one also of the call that runs.
+// The block of a call, merged with the block of the running call, if there is one.
 export const blockOf = (talk, seq, call) => merged(talk.calls.get(`${seq}/${call.id}`), talk.live.get(call.id)?.block)
 
 export const resultOf = (talk, seq, call) => talk.results.get(`${seq}/${call.id}`)
@@ -128,7 +128,7 @@ function sayVerdict(talk, { mark, text }, { nonce }) {
   say(talk, "notice", `${mark} ${asked ? `${asked.view.title}: ` : ""}${text}`)
 }
 
-// What was sent and waits for its turn: shown until it is among the messages.
+// Adds a sent message that waits for its turn; it is shown until it appears among the messages.
 export const addPending = (talk, sent) => {
   talk.version++
   talk.pending = [...talk.pending, sent]
@@ -139,7 +139,7 @@ export const dropPending = (talk, eventId) => {
   talk.pending = talk.pending.filter((one) => one.eventId !== eventId)
 }
 
-// What was sent is over: of a command, which is among no messages, its words stay.
+// Ends a pending message. A command never becomes a message of the session, so its text is kept.
 export function endPending(talk, eventId) {
   const sent = talk.pending.find((one) => one.eventId === eventId)
   if (!sent) return
@@ -149,7 +149,7 @@ export function endPending(talk, eventId) {
   talk.messages.push({ key: `c${talk.version}`, kind: "user", message })
 }
 
-// Several may have become one message.
+// Several pending messages may have been joined into one.
 function settle(talk, text) {
   const first = talk.pending.findIndex((one) => text.includes(one.text))
   if (first < 0) return
@@ -158,11 +158,11 @@ function settle(talk, text) {
   settle(talk, text.replace(rest.text, ""))
 }
 
-// A turn's answer is among its messages; what Kore says itself, such as a command's answer, is not.
+// The answer of a turn is among its messages; Kore's own texts, such as the result of a command, are not.
 function takeDelivered(talk, event) {
   talk.isRunning = talk.isRunning && !event.last
   endPending(talk, event.event_id)
-  // The next message may have come meanwhile.
+  // The next message may have arrived already.
   const asked = talk.messages.findLastIndex((one) => one.kind === "user")
   const askedBefore = talk.messages.slice(0, Math.max(asked, 0)).findLastIndex((one) => one.kind === "user")
   const isKnown = talk.messages.some((one, n) => {
@@ -170,9 +170,9 @@ function takeDelivered(talk, event) {
     return text && (n > asked ? event.text.includes(text) : event.text.trim().startsWith(text))
   })
   if (isKnown) return
-  // The same error was told while the turn ran.
+  // The error may have been shown while the turn ran.
   const isTold = (one) => one.error !== null && one.error !== undefined && event.text.includes(one.error)
-  // In every language Kore says so with this sign.
+  // Kore marks failures with this sign in every language.
   const isFailure = event.text.startsWith("⚠")
   talk.messages = talk.messages.filter((one) => !isTold(one))
   talk.messages.push({ key: `d${talk.version}`, kind: "kore", text: event.text, isFailure })

@@ -1,4 +1,4 @@
-// Files of the owner's folders: a tree, and one of them to read and change.
+// File browser for the owner's folders: a tree, and an editor for one file.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -7,7 +7,7 @@ import { t } from "./texts.mjs"
 import { markUnsaved } from "./unsaved-changes.mjs"
 import { Certain, useCall, Wait } from "./use-call.mjs"
 
-// Others change files without a word: the folders that are open are listed again.
+// Files may change without an event, so open folders are listed again at this interval.
 const POLL_INTERVAL_MS = 5_000
 
 export function Files({ connection, say }) {
@@ -34,7 +34,7 @@ export function Files({ connection, say }) {
     setOnDisk(null)
     setChosen({ path: one, isFolder: false })
   }
-  // After a change: what is open and no longer there is closed.
+  // After a change: refresh the tree, and close a file that no longer exists.
   const onDone = (gone, opened) => {
     setLook((n) => n + 1)
     if (gone !== null && (path === gone || path?.startsWith(`${gone}/`))) setPath(null)
@@ -57,7 +57,7 @@ export function Files({ connection, say }) {
   </div>`
 }
 
-// What can be done to the file or folder that was chosen last, and to the place itself.
+// Operations on the selected file or folder, and on the place itself.
 function Operations({ connection, say, place, chosen, isLocked, onDone }) {
   const [asking, setAsking] = useState(null)
   const run = async (name, args, gone, opened) => {
@@ -108,7 +108,7 @@ function PathForm({ label, first, act, close }) {
   </form>`
 }
 
-// Asked for when it is opened, and again with each `look`.
+// A folder; its entries are loaded when it is opened, and again whenever `look` changes.
 function Folder(props) {
   const { connection, say, place, path, open, chosen, look, isLocked, onOpen, onChoose, onSeen } = props
   const [entries, setEntries] = useState(null)
@@ -123,7 +123,7 @@ function Folder(props) {
         onSeen(entry ? `${entry.changed_at} ${entry.size}` : "gone")
       }
     }
-    // One that is gone leaves with the folder above it; the first question alone is told of.
+    // A deleted folder disappears with the next listing of its parent; only the first load reports errors.
     const args = { place, path }
     if (entries === null) connection.until("list_folder", args).then(take, (error) => !isGone && say(error))
     else connection.call("list_folder", args).then(take, () => {})
@@ -193,12 +193,12 @@ function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, o
       setChanged(false)
     }
   }, [])
-  // With what is shown, not after: "Saved." may stand there already.
+  // Update together with the screen, not after it, because "Saved." may be visible already.
   useLayoutEffect(() => {
     markUnsaved(host, isChanged)
     return () => markUnsaved(host, false)
   }, [isChanged])
-  // Somebody else changed it, or removed it.
+  // Detect changes and deletions by others.
   useEffect(() => {
     if (file === null || onDisk === null) return
     let isGone = false
@@ -236,7 +236,7 @@ function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, o
     event?.preventDefault()
     if (isChanged) await write(file.digest)
   }
-  // The key's handler is made once, what it saves is of now.
+  // The key handler is created once, but must save the current text.
   const saving = useRef(save)
   saving.current = save
   const takeBack = async () => {
@@ -273,7 +273,7 @@ function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, o
   </form>`
 }
 
-// A picture cannot be changed here.
+// A picture, read-only.
 function Picture({ connection, place, path }) {
   const [picture, setPicture] = useState(null)
   const [problem, setProblem] = useState("")
@@ -292,7 +292,7 @@ const join = (folder, name) => (folder ? `${folder}/${name}` : name)
 
 const isPicture = (path) => /\.(png|jpe?g|gif|webp)$/i.test(path)
 
-// The server puts the line ends of a whole file back; one with several kinds is left as it is.
+// The server restores uniform line endings; a text with mixed line endings stays unchanged.
 function plain(text) {
   const unix = text.replaceAll("\r\n", "\n")
   const isMixed = unix.includes("\r") || /(^|[^\r])\n/.test(text)

@@ -1,4 +1,4 @@
-// Folders that sessions work in.
+// Working folders of sessions.
 
 import { html, useEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -12,7 +12,7 @@ export function shortPath(folder, home) {
   return home && (path === home || path.startsWith(`${home}/`)) ? `~${path.slice(home.length)}` : path
 }
 
-// The folders for a new session, none for a token that may not choose, and the chosen one.
+// The folders to choose from for a new session (none if the token may not choose), and the choice.
 export function useFolders(connection, session) {
   const [folders, setFolders] = useState([])
   const [folder, setFolder] = useState(null)

@@ -1,4 +1,4 @@
-// The page: login, sessions at the side, one conversation.
+// The page: login, list of sessions, and a conversation or a panel.
 
 import { Chat } from "./chat-view.mjs"
 import { connect, hasKey, login, logout } from "./connection.mjs"
@@ -10,12 +10,12 @@ import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t, withCode } from "./texts.mjs"
 import { askBeforeUnload, mayLeave } from "./unsaved-changes.mjs"
 
-// Commands in chats change sessions without an event.
+// Chat commands change sessions without an event, so the list is also refreshed periodically.
 const REFRESH_INTERVAL_MS = 300_000
 const REFRESH_DELAY_MS = 150
 const NOTICE_TIMEOUT_MS = 8_000
 
-// Events after which a session is listed differently.
+// Events that change the list of sessions.
 const LISTED = ["session_changed", "session_created", "session_closed", "session_start", "turn_end", "approval_asked"]
 
 function App() {
@@ -27,8 +27,8 @@ function App() {
   return html`<${Workbench} onOut=${() => setIn(false)} />`
 }
 
-// By the code in the address, which is taken out of it, or by a key from before. `refuse` is told why
-// the code does not count.
+// Logs in with the code in the address, which is then removed, or with a stored key. `refuse` is
+// called with the reason if the code is invalid.
 async function enter(refuse) {
   if (!isSecureContext) {
     refuse(t("This page needs https, or an address of this machine such as 127.0.0.1."))
@@ -41,7 +41,7 @@ async function enter(refuse) {
       await login(code)
       return true
     } catch (error) {
-      // Shown unless this browser came in before.
+      // Shown unless this browser has a stored key.
       refuse(reason(error))
     }
   }
@@ -57,7 +57,7 @@ function Login({ refused, onIn }) {
   const [token, setToken] = useState("")
   const [error, setError] = useState(refused)
   useEffect(() => {
-    // A link that is opened here changes no more than the fragment.
+    // Opening a login link in this tab changes only the fragment.
     const onLink = () => location.reload()
     addEventListener("hashchange", onLink)
     return () => removeEventListener("hashchange", onLink)
@@ -94,7 +94,7 @@ function Workbench({ onOut }) {
   useEffect(() => () => connection.close(), [])
   useEffect(() => state === "denied" && onOut(), [state])
   const say = (error) => setSaid({ text: error.hint ? `${error.message} ${error.hint}` : error.message, isGood: error.isGood })
-  // A sentence is about what was on the screen.
+  // A notice belongs to the place where it appeared.
   useEffect(() => setSaid(null), [place])
   useEffect(() => {
     if (!said) return
@@ -114,7 +114,7 @@ function Workbench({ onOut }) {
         refresh()
       }, REFRESH_DELAY_MS)
     }
-    // What happened before it was open, or while there was no connection, is in the list by then.
+    // Refresh the list whenever the stream opens: it includes no past events.
     const stop = connection.follow("follow_sessions", () => ({ kinds: LISTED }), onNews, say, onNews)
     return () => {
       stop()
@@ -173,7 +173,7 @@ const OFFLINE = {
   foreign: "Another program answers at this address; do not reload this page. Trying again …",
 }
 
-// What the address names: a session, a panel, or nothing.
+// The session or panel in the address; null if there is none.
 const placeOfAddress = () =>
   /^#(\d{8}_\d{6}(_\d+)?|[a-z]+)$/.test(location.hash) ? location.hash.slice(1) : null
 

@@ -1,4 +1,4 @@
-// Markdown of strangers as elements: parsed by marked, and let through only by DOMPurify.
+// Renders untrusted markdown: parsed by marked, sanitized by DOMPurify.
 
 import { marked } from "../vendor/marked.mjs"
 import DOMPurify from "../vendor/purify.mjs"
@@ -27,18 +27,18 @@ const ALIASES = {
 }
 const MAX_HIGHLIGHT_CHARS = 50_000
 
-// HTML in a text is shown as text: only markdown makes elements.
+// HTML is shown as text; only markdown creates elements.
 marked.use({
   gfm: true,
   breaks: false,
   renderer: {
     html: ({ text }) => escape(text),
-    // A picture from elsewhere would tell its server that this was read.
+    // Loading a remote picture would tell its server that the text was read.
     image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
   },
 })
 
-// A fragment with the elements of a text.
+// Returns the text as a document fragment.
 export function rendered(text) {
   const html = marked.parse(visible(text), { async: false })
   const fragment = DOMPurify.sanitize(html, OPTIONS)
@@ -55,12 +55,12 @@ export function rendered(text) {
   return fragment
 }
 
-// Whether the text of a link is its address.
+// Returns whether the text of a link is its address.
 const spells = (text, address) =>
   ["", "https://", "http://", "mailto:"].some((scheme) => [address, address + "/"].includes(scheme + text) ||
     scheme + text + "/" === address)
 
-// A text may name another place than the one that its link leads to.
+// The address is shown, because the text of a link may name a different one.
 function addressOf(address) {
   const element = document.createElement("span")
   element.className = "address"
@@ -68,13 +68,13 @@ function addressOf(address) {
   return element
 }
 
-// Characters that hide or turn text round are shown.
+// Makes characters visible that hide text or reverse its direction.
 export const visible = (text) =>
   text.replace(/[\u0000-\u0008\u000b-\u001f\u007f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) =>
     c === "\r" ? "" : `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
   )
 
-// Without the colors of a terminal; a line that was written over is shown as it was left.
+// Removes terminal colors; of a line that was overwritten, only the final state remains.
 export const plain = (text) =>
   text
     .replace(/\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g, "")
@@ -96,7 +96,7 @@ function dress(pre) {
   if (LANGUAGES.has(language) && code.textContent.length < MAX_HIGHLIGHT_CHARS) highlight(code, language)
 }
 
-// Loaded with the first code of a language. Without the server the code stays as it is.
+// The modules load with the first code block of a language. If they fail, the code stays plain.
 async function highlight(code, language) {
   const modules = [import("../vendor/highlight.mjs"), import(`../vendor/languages/${language}.mjs`)]
   const [library, grammar] = (await Promise.all(modules).catch(() => [])).map((one) => one.default)

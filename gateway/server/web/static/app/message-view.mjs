@@ -1,4 +1,4 @@
-// One message, and the reply that streams.
+// A message, and the reply that is being streamed.
 
 import { blockOf, resultOf, textOf } from "./conversation.mjs"
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
@@ -36,7 +36,7 @@ function UserMessage({ item, branch }) {
   </article>`
 }
 
-// The model is told of each file in a line of its own.
+// The text for the model describes each file in a separate line.
 const attachmentsIn = (text) =>
   [...text.matchAll(/^\[(?:document|video|audio) "(.+)" in \S.* \(([\d.]+ (?:bytes|KB|MB))\)/gm)].map(([, name, size]) => [name, size])
 
@@ -95,7 +95,7 @@ function SentFile({ path, save }) {
 const Thoughts = ({ text }) =>
   html`<details class="thoughts"><summary>${t("thoughts")}</summary><pre>${visible(text)}</pre></details>`
 
-// A call with its arguments and result, folded; while it runs, with what it prints.
+// A collapsible call with its arguments and result, and its output while it runs.
 export function Call({ call, block = call.block, live, result }) {
   const diff = live?.result?.diff ?? (result && block.diff)
   const isBad = result?.is_error ?? live?.result?.is_error
@@ -127,7 +127,7 @@ function Output({ text }) {
 
 const looksLikeDiff = (text) => /^(--- |diff --git )/.test(text) || text.includes("\n@@ ")
 
-// The two sides beside each other where there is room, below each other on a phone.
+// The two sides of a diff, next to each other if there is room, otherwise one below the other.
 export function Diff({ text }) {
   const rows = useMemo(() => sideBySide(text), [text])
   return html`<div class="diff" role="table" aria-label="diff" tabindex="0">
@@ -152,7 +152,7 @@ function sideBySide(text) {
     ;[old, added] = [[], []]
   }
   const lines = text.split("\n")
-  // Lines that the hunk still has: a removed one may begin with two more dashes, as a name does.
+  // Remaining lines of the hunk: a removed line that begins with "--" looks like a file name.
   let left = { old: 0, added: 0 }
   let hasHunks = false
   const isNames = (n) => lines[n]?.startsWith("--- ") && lines[n + 1]?.startsWith("+++ ")
@@ -182,7 +182,7 @@ function sideBySide(text) {
   return rows
 }
 
-// What is whole of a text that streams is drawn once; only its last block is drawn again.
+// Complete blocks of a streamed text are rendered once; only the last block is rendered again.
 export function Draft({ draft }) {
   const [whole, rest] = useMemo(() => splitAtLastBlock(draft.text), [draft.text])
   return html`<article class="kore draft" aria-label="Kore" aria-busy="true">
@@ -199,7 +199,7 @@ function splitAtLastBlock(text) {
   let from = 0
   for (const line of text.split("\n")) {
     if (/^\s*(```|~~~)/.test(line)) isFenced = !isFenced
-    // A list or a table goes on after an empty line.
+    // A list or a table may continue after an empty line.
     else if (!isFenced && line === "" && /^[^\s\-*+\d|>]/.test(text.slice(from + 1, from + 2))) at = from
     from += line.length + 1
   }

@@ -1,4 +1,4 @@
-// What is beside conversations: status, schedule, permissions, and the other panels by their names.
+// The panels: status, schedule and permissions, and a table of all panels by name.
 
 import { html, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"

@@ -1,4 +1,4 @@
-// Who may write to Kore, and which role each has.
+// People who may write to Kore, and their roles.
 
 import { html, useState } from "./html.mjs"
 import { ConfirmChange } from "./config-view.mjs"
@@ -41,7 +41,7 @@ export function People({ connection, say }) {
     ${facts.roles.map((one) => html`<${Role} key=${one.name} role=${one} />`)}`
 }
 
-// A person's, chat's or channel's role; `fallback` is what it is without one of its own.
+// Role of a person, chat or channel; `fallback` applies if none is assigned.
 function RoleOf({ connection, say, facts, who, fallback, name, refresh }) {
   const assigned = Object.hasOwn(facts.assigned, who) ? facts.assigned[who] : ""
   const [checked, setChecked] = useState(null)

@@ -1,4 +1,4 @@
-// Plugins and markets. What strangers wrote in them is text; nothing is installed unseen.
+// Plugins and markets. Their descriptions are untrusted text; nothing is installed without a review.
 
 import { html, useEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -10,7 +10,7 @@ const MAX_SHOWN = 40
 export function Plugins({ connection, say }) {
   const [plugins, act, refresh] = useCall(connection, say, "list_plugins")
   const [target, setTarget] = useState(null)
-  // How often the markets have changed.
+  // Number of changes of the markets, to refresh the lists.
   const [edition, setEdition] = useState(0)
   if (target) {
     const leave = (sentence) => {
@@ -89,7 +89,7 @@ function Find({ connection, say, edition, look }) {
 function Markets({ connection, say, onChange }) {
   const [markets, act, refresh] = useCall(connection, say, "list_markets")
   const [source, setSource] = useState("")
-  // What is fetched now, or why it could not be: `call` and `args` to try it again.
+  // Current or failed fetch, with `call` and `args` for a retry.
   const [fetching, setFetching] = useState(null)
   const fetchMarket = async (call, args, name) => {
     setFetching({ name })
@@ -133,7 +133,7 @@ function Markets({ connection, say, onChange }) {
     ${fetching?.error && html`<${Failure} error=${fetching.error} again=${fetching.again} leave=${() => setFetching(null)} />`}`
 }
 
-// A plugin as it would be installed: `target` is what `look_at_plugin` takes.
+// Review of a plugin before its installation; `target` are the arguments of `look_at_plugin`.
 function InstallPage({ connection, target, leave, look }) {
   const [plugin, setPlugin] = useState(null)
   const [error, setError] = useState(null)

@@ -1,4 +1,4 @@
-// What the policy says of a call, before anything makes it.
+// Dry run of the policy for a call.
 
 import { html, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -67,7 +67,7 @@ function argumentsOf(text) {
     const value = JSON.parse(text)
     if (value !== null && typeof value === "object" && !Array.isArray(value)) return value
   } catch {
-    // Said below.
+    // Reported below.
   }
   throw new Error(t('The arguments have to be a JSON object such as {"path": "notes.txt"}.'))
 }

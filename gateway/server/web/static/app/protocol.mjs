@@ -1,11 +1,11 @@
-// A client of Kore's protocol, for browsers and Node: calls and streams over one WebSocket, which is
-// opened again whenever it breaks. `protocol.d.mts` beside it has the types of all calls and events.
+// Client of Kore's protocol for browsers and Node: calls and streams over one WebSocket, with
+// automatic reconnection. The types of all calls and events are in `protocol.d.mts`.
 
 const ACK_AFTER = 64
 const FIRST_RETRY_INTERVAL_MS = 200
 const MAX_RETRY_INTERVAL_MS = 5000
 const PROOF_TIMEOUT_MS = 15_000
-// Errors that a moment's wait mends: the data has another owner, or this client was too slow.
+// Transient errors, to be retried shortly: the data has a new owner, or this client was too slow.
 const PASSING = new Set(["owner-lost", "handed-over"])
 
 export class CallError extends Error {
@@ -16,23 +16,23 @@ export class CallError extends Error {
   }
 }
 
-// The key that a token or a code stands for, and its id.
+// Derives the key, with its id, from a token or a login code.
 export const keyOf = async (secret) => keyOfBytes(await digest(new TextEncoder().encode(secret)))
 
 export async function keyOfBytes(bytes) {
   const named = [...new TextEncoder().encode("kore key id\n"), ...new Uint8Array(bytes)]
   const id = hex(await digest(new Uint8Array(named))).slice(0, 32)
-  // No script, and no other page at this address, can read it.
+  // Not extractable: no script, and no other page of this origin, can read the key.
   const key = await subtle().importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"])
   return { id, key }
 }
 
-// A WebSocket on which both sides prove that they know a key, the server first; the key is not sent.
-// `sign` makes what belongs to this connection alone. Rejects with a CallError: "denied" for a key
-// that does not count, "foreign" for a server that does not know it, else "owner-lost".
+// Opens a WebSocket on which both sides prove that they know a key, the server first; the key is not
+// sent. `sign` signs values for this connection only. Rejects with a CallError: "denied" for an
+// invalid key, "foreign" for a server that does not know the key, otherwise "owner-lost".
 export async function openProven(address, path, { id, key }) {
   const url = new URL(path, address.replace(/^http/, "ws"))
-  // At the other address of that name another user of the machine may listen.
+  // "localhost" may also resolve to ::1, where another user of the machine may listen.
   if (url.protocol === "ws:" && url.hostname === "localhost") url.hostname = "127.0.0.1"
   const nonce = newId()
   const socket = new WebSocket(url, ["kore", `${id}.${nonce}`])
@@ -71,14 +71,14 @@ const firstFrame = (socket) =>
         fail()
       }
     }
-    // Some versions of Node tell of a connection that could not be made by an error alone.
+    // Some versions of Node report a failed connection only as an error.
     socket.onclose = socket.onerror = fail
   })
 
 export class Connection {
-  // With a `token`, or a function that gives a `key` as `keyOf` does. `onState` is told "open",
-  // "closed", "foreign" (another program answers at the address) or "denied". With `blocks`, streams
-  // give the blocks of each event, too.
+  // Takes a `token`, or a function `key` that returns a key in the form of `keyOf`. `onState` is called
+  // with "open", "closed", "foreign" (a different program answers at the address) or "denied". With
+  // `blocks`, streams also deliver the blocks of each event.
   constructor({ address, token = "", key = () => keyOf(token), onState = () => {}, blocks = false }) {
     this.address = address.replace(/\/$/, "")
     this.key = key
@@ -141,12 +141,13 @@ export class Connection {
     this.socket?.close()
   }
 
-  // The result of a call. Rejects with a CallError; "owner-lost" leaves open whether it was done.
+  // Returns the result of a call. Rejects with a CallError; after "owner-lost" it is unknown whether
+  // the call was made.
   call(name, args = {}) {
     return new Promise((resolve, reject) => this.send(name, args, { resolve, reject }))
   }
 
-  // A call that may be made again until it is answered, also before the connection is open.
+  // Repeats an idempotent call until it is answered; may be used before the connection is open.
   async until(name, args) {
     for (;;) {
       try {
@@ -158,14 +159,14 @@ export class Connection {
     }
   }
 
-  // Says something, once, also when the connection breaks. Returns the session's id.
+  // Sends a message exactly once, even if the connection breaks. Returns the session's id.
   async say(session, text, more = {}) {
     const place = session ?? (await this.until("create_session", {}))
     return this.until("send_message", { session: place, text, event_id: newId(), ...more })
   }
 
-  // Tells `onItem` of each event until the function that this returns is called. `args` gives the
-  // arguments anew each time the stream has to be opened; then `onReady` is called.
+  // Calls `onItem` for each event until the returned function is called. Whenever the stream has to be
+  // opened, `args` is called for the arguments, and `onReady` once it is open.
   follow(name, args, onItem, onError = () => {}, onReady = () => {}) {
     const stream = { name, args, onItem, onError, onReady }
     this.streams.add(stream)
@@ -176,7 +177,7 @@ export class Connection {
     }
   }
 
-  // A session's events from message number `after` on, each message once, over every loss.
+  // Follows a session after message number `after`; each message arrives once, across reconnections.
   followSession({ after = 0, ...args }, onItem, onError, onReady) {
     let seq = after
     const take = (event, blocks) => {
@@ -203,7 +204,7 @@ export class Connection {
     }
     stream.id = this.send(stream.name, stream.args(), {
       stream,
-      // With the connection all streams are opened again.
+      // A new connection reopens all streams.
       reject: (error) => (this.isOpen ? again(error) : undefined),
     })
   }
@@ -227,7 +228,7 @@ export class Connection {
     const call = this.calls.get(frame.id)
     if (!call) return
     if ("item" in frame) {
-      // A promise says when the item is worked off.
+      // If the handler returns a promise, the item is acknowledged once it resolves.
       const work = this.streams.has(call.stream) ? call.stream.onItem(frame.item, frame.blocks ?? []) : undefined
       if (work instanceof Promise) work.then(() => this.acknowledge(frame.id, call))
       else this.acknowledge(frame.id, call)
@@ -244,7 +245,7 @@ export const newId = () => hex(crypto.getRandomValues(new Uint8Array(16)))
 
 const hex = (bytes) => [...new Uint8Array(bytes)].map((n) => n.toString(16).padStart(2, "0")).join("")
 
-// Browsers have it on pages over https, and at 127.0.0.1 and localhost.
+// Browsers provide it on pages over https, and at 127.0.0.1 and localhost.
 const subtle = () => {
   if (!globalThis.crypto?.subtle) throw new CallError({ code: "denied", message: "this page needs https" })
   return crypto.subtle

@@ -1,4 +1,4 @@
-// What Kore has written down: costs, notes, logs, the audit log.
+// Kore's records: costs, notes, the log and the audit log.
 
 import { html, useEffect, useLayoutEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -46,7 +46,7 @@ export function Notes({ connection, say }) {
     connection.until("read_note", { name }).then(show, say)
   }, [name])
   const isChanged = note !== null && text !== note.text
-  // With what is shown, not after: "Saved." may stand there already.
+  // Update together with the screen, not after it, because "Saved." may be visible already.
   useLayoutEffect(() => {
     markUnsaved(setNote, isChanged)
     return () => markUnsaved(setNote, false)
@@ -88,10 +88,10 @@ export function Audit({ connection, say }) {
   return html`<${Entries} entries=${entries} of=${(one) => [moment(one.ts), one.allowed ? "✓" : "✗", summary(one)]} />`
 }
 
-// Facts that stand elsewhere in the row, or say nothing to a person.
+// Facts that the row shows elsewhere, or that are meaningless to people.
 const NOT_LISTED = new Set(["ts", "allowed", "hash", "prev_hash", "tool", "reason"])
 
-// What was to be done and why it was allowed or not, and below it the other facts.
+// The intended action, the reason for the decision, and the other facts below.
 function summary(entry) {
   const facts = Object.entries(entry)
     .filter(([key, value]) => !NOT_LISTED.has(key) && value !== null && value !== "")

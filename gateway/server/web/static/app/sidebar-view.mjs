@@ -1,4 +1,4 @@
-// The sessions: searched, begun anew, renamed, copied, closed.
+// List of the sessions: search, and create, rename, copy or close them.
 
 import { html, useEffect, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -69,7 +69,7 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
   </nav>`
 }
 
-// Forks below the session that they were made of; a branch that was used lately comes first.
+// Forks are placed below their original session; the most recently used branch comes first.
 function asTree(sessions, folded) {
   const known = new Map(sessions.map((one) => [one.id, { one, children: [], at: one.last_active_at }]))
   const roots = []
@@ -113,7 +113,7 @@ const CHANNELS = { cli: t("terminal"), api: "API" }
 
 const titleOf = (channel) => CHANNELS[channel] ?? channel.charAt(0).toUpperCase() + channel.slice(1)
 
-// Where it is spoken in; nothing for what clients such as this page speak in.
+// Channel of a session; empty for sessions of clients such as this page.
 function channelOf({ lane, principal }) {
   if (lane?.startsWith("cli:local:session-")) return ""
   const channel = (lane ?? principal ?? "").split(":")[0]
@@ -128,7 +128,7 @@ const day = (seconds) => {
     : at.toLocaleDateString([], { month: "short", day: "numeric" })
 }
 
-// null without words; found a moment after they were typed.
+// Hits of a debounced search; null without words.
 function useSearch(connection, words) {
   const [hits, setHits] = useState(null)
   useEffect(() => {

@@ -1,4 +1,4 @@
-// What goes on beside a conversation: commands in the background and sub-agents, live.
+// Live view of a conversation's background commands and sub-agents.
 
 import { emptyConversation, take } from "./conversation.mjs"
 import { html, useEffect, useRef, useState } from "./html.mjs"
@@ -34,7 +34,7 @@ export function Tasks({ connection, session, isRunning, say }) {
   </section>`
 }
 
-// The tasks, asked for while something may change and the page is looked at.
+// The tasks, polled while they may change and the page is visible.
 function useTasks(connection, session, isRunning) {
   const [tasks, setTasks] = useState([])
   const current = useRef(session)
@@ -73,7 +73,7 @@ function Task({ connection, session, task, stop }) {
   </li>`
 }
 
-// What a command prints, as it prints it.
+// Live output of a command.
 function Printed({ connection, session, task }) {
   const [text, setText] = useState("")
   const box = useRef()
@@ -99,7 +99,7 @@ function Printed({ connection, session, task }) {
   return html`<pre class="printed" ref=${box} tabindex="0" role="log" aria-label=${visible(task.title)}>${text ? visible(plain(text)) : t("Nothing was printed yet.")}</pre>`
 }
 
-// What a sub-agent is told, does and says.
+// Instructions, tool calls and messages of a sub-agent.
 function Steps({ connection, session }) {
   const talk = useRef(emptyConversation())
   const box = useRef()

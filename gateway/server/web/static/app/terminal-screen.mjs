@@ -1,7 +1,7 @@
-// xterm.js on one terminal of the server. Loads when a terminal is shown.
+// An xterm.js screen for one terminal of the server. Loaded when a terminal is shown.
 //
-// What a program prints is hostile: it may draw, and nothing else. xterm.js has no clipboard, no
-// window operation and no file transfer of its own; links open after a click and a question.
+// Output of programs is untrusted: it may draw, and nothing else. xterm.js by itself has no access to
+// the clipboard, no window operations and no file transfer; links open after a click and a question.
 
 import "./adopted-style.mjs"
 import { FitAddon } from "../vendor/xterm/addon-fit.mjs"
@@ -11,7 +11,7 @@ import { t } from "./texts.mjs"
 
 const STYLE = "/web/vendor/xterm/xterm.css"
 const MAX_SCROLLBACK_LINES = 5_000
-// So soon after one another keys are sent: the server counts calls.
+// Keys are collected for this long and sent together, because the server limits calls.
 const INPUT_INTERVAL_MS = 30
 const MAX_INPUT_CHARS = 60_000
 const RESIZE_INTERVAL_MS = 150
@@ -45,7 +45,7 @@ export class TerminalScreen {
     this.terminal.loadAddon(this.fit)
     this.terminal.open(host)
     this.terminal.onTitleChange((title) => onTitle(visible(title).slice(0, 80)))
-    // What xterm.js answers to the output of before was answered before.
+    // Replayed output contains queries that were already answered when it was new.
     this.terminal.onData((data) => this.isReplay || this.type(data))
     this.terminal.attachCustomKeyEventHandler((event) => this.isOwnKey(event, onLeave))
     host.addEventListener("paste", (event) => this.paste(event), true)
@@ -64,7 +64,7 @@ export class TerminalScreen {
     })
   }
 
-  // Resolves when it is drawn: only then the server may send more.
+  // Resolves once the item is drawn, which lets the server send more.
   take(item) {
     if ("exit_code" in item) {
       this.leave()
@@ -89,7 +89,8 @@ export class TerminalScreen {
     if (!this.isSending) this.send()
   }
 
-  // One call at a time, so that keys stay in order. What fails is not typed later by surprise.
+  // One call at a time, so that keys stay in order. Failed input is dropped, so that it is not typed
+  // unexpectedly later.
   async send() {
     this.isSending = true
     while (this.pending) {
@@ -110,12 +111,12 @@ export class TerminalScreen {
     clearTimeout(this.resizing)
     this.resizing = setTimeout(() => {
       const { cols, rows } = this.terminal
-      // A terminal that has ended has no size.
+      // Fails for a terminal that has ended.
       this.connection.call("resize_terminal", { terminal: this.id, columns: cols, rows }).catch(() => {})
     }, RESIZE_INTERVAL_MS)
   }
 
-  // False: the browser has this key.
+  // Returns false to leave the key to the browser.
   isOwnKey(event, onLeave) {
     if (event.type !== "keydown" || !(event.ctrlKey || event.metaKey) || event.altKey) return true
     if (event.key === "F6") {
@@ -127,7 +128,7 @@ export class TerminalScreen {
     return !(event.key === "c" && this.terminal.hasSelection())
   }
 
-  // Nothing that is pasted can end the paste and be a command.
+  // Removes control characters, so that pasted text cannot end the bracketed paste and run a command.
   paste(event) {
     event.preventDefault()
     event.stopImmediatePropagation()

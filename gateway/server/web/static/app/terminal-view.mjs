@@ -1,4 +1,4 @@
-// Shells on the machine of Kore, as `server.terminal` allows them.
+// Shells on the server's machine, as allowed by `server.terminal`.
 
 import { html, useEffect, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
@@ -48,7 +48,7 @@ export function Terminals({ connection, say }) {
   </div>`
 }
 
-// Keys that a phone lacks.
+// Keys that are missing on a phone's keyboard.
 const KEYS = [["Esc", "\x1b"], ["Tab", "\t"], ["Ctrl-C", "\x03"], ["Ctrl-D", "\x04"], ["↑", "\x1b[A"], ["↓", "\x1b[B"]]
 
 function Screen({ connection, say, id }) {

@@ -1,4 +1,4 @@
-// CodeMirror for one file. This module and all that it imports load when a file is opened.
+// CodeMirror for one file. This module and its imports are loaded when a file is opened.
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "../vendor/codemirror/commands.mjs"
 import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, StreamLanguage, syntaxHighlighting } from "../vendor/codemirror/language.mjs"
@@ -8,13 +8,13 @@ import { Compartment, EditorState } from "../vendor/codemirror/state.mjs"
 import { EditorView, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "../vendor/codemirror/view.mjs"
 import { t } from "./texts.mjs"
 
-// Shown by their codes: they hide text or turn it round.
+// Shown as code points, because they hide text or reverse its direction.
 const HIDDEN = /[\u200b-\u200f\u202a-\u202e\u2060-\u2069]/g
 
 export class TextEditor {
-  // `onChange` is told whether the text differs from what was saved last.
+  // `onChange` is called with whether the text differs from the saved text.
   constructor(host, { text, path, onChange, onSave }) {
-    // Only in a shadow root does CodeMirror use style sheets that the page's policy allows.
+    // CodeMirror uses style sheets that the content security policy allows only in a shadow root.
     const root = host.shadowRoot ?? host.attachShadow({ mode: "open" })
     const language = new Compartment()
     this.onChange = onChange
@@ -32,14 +32,14 @@ export class TextEditor {
       }),
     })
     this.saved = this.view.state.doc
-    // A language that fails to load leaves a text without colors.
+    // If the language fails to load, the text has no highlighting.
     languageOf(path).then(
       (support) => this.view.dispatch({ effects: language.reconfigure(support) }),
       (error) => console.warn("no language for this file", error),
     )
   }
 
-  // With the line ends that it came with.
+  // The text with its original line endings.
   get text() {
     return this.view.state.sliceDoc()
   }
@@ -48,7 +48,7 @@ export class TextEditor {
     return this.view.state.doc
   }
 
-  // This state of the text is what the file holds now.
+  // Records that the file now has this content.
   markSaved(document) {
     this.saved = document
     this.report()
@@ -75,7 +75,7 @@ export class TextEditor {
 
 function extensions(text, path) {
   return [
-    // A text with line ends of several kinds keeps each: its carriage returns are characters.
+    // In a text with mixed line endings, carriage returns are treated as characters, to preserve them.
     text.includes("\r") ? EditorState.lineSeparator.of("\n") : [],
     lineNumbers(),
     highlightActiveLineGutter(),
@@ -108,7 +108,7 @@ const mode = async (file, name) =>
 
 const script = async (options) => (await own("javascript")).javascript(options)
 
-// By the ending of a name.
+// Languages by file extension.
 const LANGUAGES = [
   [/\.(py|pyi|pyw)$/, async () => (await own("python")).python()],
   [/\.(js|mjs|cjs)$/, () => script()],
@@ -138,7 +138,7 @@ async function languageOf(path) {
   return entry ? entry[1]() : []
 }
 
-// What CodeMirror says by itself.
+// CodeMirror's own labels, for translation.
 const PHRASES = [
   ...["Find", "Replace", "next", "previous", "all", "match case", "regexp", "by word", "replace"],
   ...["replace all", "close", "Go to line", "go", "current match", "on line"],
@@ -162,7 +162,7 @@ const COLORS = HighlightStyle.define([
   { tag: tags.invalid, ...color("#a3261b", "#ff9d90") },
 ])
 
-// The page's colors, which follow light and dark by themselves.
+// The page's colors, which follow its light or dark theme.
 const THEME = EditorView.theme({
   "&": { height: "100%", color: "var(--text)", backgroundColor: "var(--raised)", fontSize: "0.9rem" },
   "&.cm-focused": { outline: "2px solid var(--accent)" },

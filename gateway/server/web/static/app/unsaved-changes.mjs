@@ -1,10 +1,10 @@
-// What a person typed and did not save yet is not lost without a question.
+// Guard against losing unsaved input without a question.
 
 import { t } from "./texts.mjs"
 
 const places = new Set()
 
-// Marks or clears a place that holds changes; `place` is any object of its own.
+// Marks a place as changed or saved; `place` is any unique object.
 export function markUnsaved(place, isChanged) {
   if (isChanged) places.add(place)
   else places.delete(place)
@@ -13,7 +13,7 @@ export function markUnsaved(place, isChanged) {
 export const mayLeave = () =>
   places.size === 0 || confirm(t("Changes are not saved. Leave and lose them?"))
 
-// The browser asks in its own words when the page itself is closed or reloaded.
+// When the page itself is closed or reloaded, the browser asks, with its own text.
 export function askBeforeUnload() {
   addEventListener("beforeunload", (event) => {
     if (places.size > 0) event.preventDefault()

@@ -1,16 +1,16 @@
-// What a panel shows is the value of a call.
+// Hooks and components for panels that show the result of a call.
 
 import { html, useEffect, useErrorBoundary, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
 import { CallError } from "./protocol.mjs"
 import { t, withCode } from "./texts.mjs"
 
-// The value, null until it is there, a function that does another call and asks for it again, and
-// one that only asks again.
+// Returns the call's result (null until it arrives), a function that makes another call and then
+// refreshes the result, and a function that only refreshes it.
 export function useCall(connection, say, name, args = {}) {
   const [value, setValue] = useState(null)
   const [failure, setFailure] = useState(null)
-  // What was shown stays; without it there is nothing to show but why.
+  // A later failure leaves the previous result on the screen; without a result, only the error can be shown.
   if (value === null && failure) throw failure
   const fail = (error) => {
     if (value === null) setFailure(error)
@@ -19,12 +19,12 @@ export function useCall(connection, say, name, args = {}) {
   const key = JSON.stringify(args)
   const refresh = () => connection.until(name, args).then(setValue, fail)
   useEffect(() => {
-    // Of several questions the last one counts, whichever is answered last.
+    // Only the latest request counts, even if an earlier one is answered after it.
     let isLast = true
     connection.until(name, args).then((one) => isLast && setValue(one), (error) => isLast && fail(error))
     return () => (isLast = false)
   }, [key])
-  // Whether it was done.
+  // Resolves to whether the call succeeded.
   const act = async (other, others) => {
     let isDone = false
     try {
@@ -40,12 +40,12 @@ export function useCall(connection, say, name, args = {}) {
   return [value, act, refresh]
 }
 
-// Null is a cost that nobody knows.
+// Null is an unknown cost.
 export const dollars = (amount) => (amount === null ? "$?" : `$${amount.toFixed(4)}`)
 
 export const Wait = () => html`<p class="dim">${t("Connecting …")}</p>`
 
-// What is inside, or the sentence that says why it can't be shown.
+// The children, or the reason why they can't be shown.
 export function Refusable({ children }) {
   const [error] = useErrorBoundary()
   if (!error) return children
@@ -56,7 +56,8 @@ export function Refusable({ children }) {
   </div>`
 }
 
-// What may take minutes, with the seconds since it began. `goesOn`: also when the page is left.
+// Progress of an operation that may take minutes, with the elapsed seconds. `goesOn`: it continues
+// after the person leaves the page.
 export function Busy({ text, goesOn = false }) {
   const [seconds, setSeconds] = useState(0)
   useEffect(() => {
@@ -70,7 +71,7 @@ export function Busy({ text, goesOn = false }) {
   </div>`
 }
 
-// What went wrong, and ways out.
+// An error, with buttons to retry and to leave.
 export const Failure = ({ error, again, leave }) => html`<div class="failure" role="alert">
   <p class="bad">${visible(error.message)}</p>
   ${error.hint && html`<p>${visible(error.hint)}</p>`}
@@ -80,7 +81,7 @@ export const Failure = ({ error, again, leave }) => html`<div class="failure" ro
   </p>
 </div>`
 
-// A button that asks once more.
+// A button that asks for confirmation.
 export function Certain({ label, name, onYes }) {
   const [isAsking, setAsking] = useState(false)
   if (!isAsking) return html`<button type="button" aria-label=${`${label}: ${name}`} onClick=${() => setAsking(true)}>${label}</button>`
