@@ -31,7 +31,7 @@ from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 _SOCKET = f"kore-pictures-{os.getpid()}"
-_PATIENCE_S = 40.0
+_TIMEOUT_S = 40.0
 # Comments and fonts; browsers would load the fonts from another host.
 _ELSEWHERE = re.compile(r"<!--.*?-->\s*|@font-face \{\{.*?\}\}\s*", re.DOTALL)
 _FORMAT = _ELSEWHERE.sub("", CONSOLE_SVG_FORMAT).replace(
@@ -99,7 +99,7 @@ class Terminal:
 
     def until(self, words: str) -> str:
         """Return the visible text with its colours, once it contains these words."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while words not in (seen := self._tmux("capture-pane", "-e", "-p")):
             if time.monotonic() > deadline:
                 raise SystemExit(f"{words!r} was never seen; this was:\n{seen}")

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parents[1]
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _HEADER = struct.Struct("!I")
 # Import in a gateway's order, because that affects the parts of libraries that it leaves out;
 # everything else follows.
@@ -91,7 +91,7 @@ class ForkedProcess:
                 loop.remove_reader(self.end)
         return code
 
-    def wait_here(self, timeout_s: float = PATIENCE_S) -> int:
+    def wait_here(self, timeout_s: float = TIMEOUT_S) -> int:
         """Wait without an event loop. Raise `subprocess.TimeoutExpired`."""
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
@@ -263,7 +263,7 @@ def run(
     cwd: Path,
     env: Mapping[str, str],
     stdin: str = "",
-    timeout_s: float = PATIENCE_S,
+    timeout_s: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run `kore` to its end; return the same result as `subprocess.run`."""
     streams = [os.pipe() for _ in range(3)]

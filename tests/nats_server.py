@@ -13,8 +13,8 @@ import pytest
 
 PROGRAM = shutil.which("nats-server")
 needs_nats = pytest.mark.skipif(PROGRAM is None, reason="nats-server is not installed")
-_PATIENCE_S = 20.0
-_LOOK_S = 0.01
+_TIMEOUT_S = 20.0
+_POLL_INTERVAL_S = 0.01
 
 
 class NatsServer:
@@ -40,11 +40,11 @@ class NatsServer:
                 [PROGRAM, *place, *self._options], stdout=log, stderr=log, stdin=subprocess.DEVNULL
             )
         ports = self._folder / f"nats-server_{self._process.pid}.ports"
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _TIMEOUT_S
         while not _is_whole(ports):
             assert self._process.poll() is None, (self._folder / "log").read_text()
             assert time.monotonic() < deadline, "nats-server does not start"
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
 
     def kill(self) -> None:
         if self._process is not None:
@@ -53,11 +53,11 @@ class NatsServer:
             self._process = None
 
     def stop(self) -> None:
-        """Send SIGSTOP; `go_on` continues the server."""
+        """Send SIGSTOP; `resume` continues the server."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

@@ -28,8 +28,8 @@ _USER = "postgres"
 # The prefix is followed by the number of the owning process.
 _PREFIX = "kore-pg-"
 _TEMPLATE = "kore_template"
-_PATIENCE_S = 10.0
-_LOOK_S = 0.005
+_TIMEOUT_S = 10.0
+_POLL_INTERVAL_S = 0.005
 _databases = itertools.count(1)
 
 
@@ -192,10 +192,10 @@ def _kill(first: int) -> None:
         # The others exit once the first is gone.
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while any(map(_is_alive, processes)):
         assert time.monotonic() < deadline, "a process of PostgreSQL outlived SIGKILL"
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def _children(process: int) -> list[int]:

@@ -22,12 +22,12 @@ from agent.providers.wire_text import (
     count_of,
     encode_json,
     function_of,
-    replace_lone_surrogates,
     sendable_tool_name,
     text_of,
     text_with_context,
     without_omitted,
 )
+from agent.text.visible import replace_lone_surrogates
 from agent.types import Image, Message, Part, ReasoningEffort, Text, Thinking, ToolCall, Usage
 
 # Body: https://docs.ollama.com/api/chat

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.events import ModelEvent, TextDelta, ThinkingDelta, ThinkingEnd
-from agent.providers.wire_text import replace_lone_surrogates
+from agent.text.visible import replace_lone_surrogates
 
 _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>"}
 _CLOSING = re.compile(r"</think(?:ing)?>(?=(?P<more>[^\n]*))")

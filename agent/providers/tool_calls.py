@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from agent.providers.wire_text import replace_lone_surrogates
+from agent.text.visible import replace_lone_surrogates
 from agent.types import Message, ToolCall
 
 _MADE_ID = re.compile(r"call_(\d+)")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.providers.base import ModelRequest, ToolSpec, plain_name
+from agent.text.visible import replace_lone_surrogates
 from agent.types import Context, Message, Text, ToolCall
 
 _MAX_CACHED_HEADS = 32
@@ -15,7 +16,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class RequestHeadCache:
-    """Cache of request heads, the part before the messages, for the last conversations."""
+    """Cache of the latest request heads: the part of a request before its messages."""
 
     def __init__(self, write: Callable[[ModelRequest], bytes]) -> None:
         self._write = write
@@ -60,15 +61,6 @@ def encode_json(value: object) -> bytes:
     return replace_lone_surrogates(_JSON.encode(value)).encode()
 
 
-def replace_lone_surrogates(text: str) -> str:
-    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def function_of(tool: ToolSpec) -> dict[str, Any]:
     """Return the tool's description in the format of OpenAI and Ollama."""
     function = {
@@ -82,7 +74,7 @@ def function_of(tool: ToolSpec) -> dict[str, Any]:
 def text_with_context(message: Message) -> str:
     """Return the text and context of a user message in order, with context as paragraphs.
 
-    Context before the first text moves behind it.
+    Context before the first text is moved behind it.
     """
     text = early = ""
     has_words = is_behind_context = False
@@ -99,7 +91,10 @@ def text_with_context(message: Message) -> str:
 
 
 def sendable_tool_name(call: ToolCall) -> str:
-    """Return the tool's name as vendors accept it: an odd name fails the whole conversation."""
+    """Return the tool's name in a form that vendors accept.
+
+    An invalid name in the history would make every later request fail.
+    """
     return plain_name(call.name)
 
 

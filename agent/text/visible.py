@@ -136,3 +136,12 @@ def _is_on_a_letter(match: re.Match[str]) -> bool:
 
 def _escape(char: str) -> str:
     return f"\\u{{{ord(char):x}}}"
+
+
+def replace_lone_surrogates(text: str) -> str:
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -1,6 +1,6 @@
 """File views of each conversation, to report files that changed since they were seen.
 
-The views are in memory; the storage of conversations stores them too (`take_stored_form`).
+The views are in memory and are stored with the conversation (`take_stored_form`).
 """
 
 import hashlib
@@ -78,13 +78,13 @@ class FileViews:
         self._writers: OrderedDict[Path, tuple[str, Stamp]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def record_view(self, session: str, path: Path, found_stamp: Stamp) -> None:
-        """Record that the conversation saw the file as it was when `stamp` returned this."""
+    def record_view(self, session: str, path: Path, file_stamp: Stamp) -> None:
+        """Record that the conversation saw the file when it had this stamp."""
         with self._lock:
             views = self._sessions.get(session) or _SessionViews()
             _put_newest(self._sessions, session, views, MAX_SESSIONS)
-            _put_newest(views.files, path, found_stamp, MAX_FILES)
-            views.known_stamps[path] = found_stamp
+            _put_newest(views.files, path, file_stamp, MAX_FILES)
+            views.known_stamps[path] = file_stamp
             views.is_stored = False
             if len(views.known_stamps) > 2 * MAX_FILES:
                 views.known_stamps = {
@@ -96,7 +96,7 @@ class FileViews:
                 del views.digests[each]
 
     def knowledge(self, session: str, path: Path) -> Knowledge:
-        """Return what the conversation knows of the current file."""
+        """Return whether the conversation saw the file before, and with the current content."""
         now = stamp(path)
         with self._lock:
             views = self._sessions.get(session)
@@ -119,22 +119,22 @@ class FileViews:
         return digest == _digest_of_text(text)
 
     def record_write(self, session: str, path: Path) -> None:
-        """Record that a tool of this conversation wrote the file and knows its content."""
+        """Record that a tool of this conversation wrote the file, which counts as a view."""
         new_stamp = stamp(path)
         self.record_view(session, path, new_stamp)
         with self._lock:
             _put_newest(self._writers, path, (session, new_stamp), MAX_WRITES)
 
-    def writer(self, path: Path, found_stamp: Stamp) -> str | None:
+    def writer(self, path: Path, file_stamp: Stamp) -> str | None:
         """Return the conversation whose tool wrote the current content, if that is known."""
         with self._lock:
             session, last_stamp = self._writers.get(path, (None, None))
-            return session if last_stamp == found_stamp else None
+            return session if last_stamp == file_stamp else None
 
     def has_any(self, session: str) -> bool:
         """Return whether the conversation has seen any file.
 
-        Most files were never seen, and need no disk access.
+        If not, no file has to be compared with the disk.
         """
         with self._lock:
             return session in self._sessions
@@ -157,7 +157,7 @@ class FileViews:
             ]
 
     def facts(self, session: str) -> Sequence[str]:
-        """Return a text about stale views for a turn; `mark_reported` confirms it."""
+        """Return a note about stale views for a turn; `mark_reported` confirms its delivery."""
         changed = self._find_changed(session)
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
@@ -165,7 +165,7 @@ class FileViews:
         return [describe_stale_files(list(changed))] if changed else ()
 
     def mark_reported(self, session: str) -> None:
-        """Record that the turn with the facts has begun."""
+        """Record that the turn with the note from `facts` has begun."""
         with self._lock:
             if (views := self._sessions.get(session)) is not None:
                 views.is_stored &= not views.pending_stamps
@@ -177,7 +177,7 @@ class FileViews:
                 del views.reported_views[:-MAX_FILES]
 
     def take_reported_views(self, session: str) -> list[StaleView]:
-        """Return the views that the beginning turn reports, for events; each is returned once."""
+        """Return the stale views reported to this turn, as a source of events; each only once."""
         with self._lock:
             views = self._sessions.get(session)
             if views is None:
@@ -219,7 +219,10 @@ class FileViews:
             _put_newest(self._sessions, session, views, MAX_SESSIONS)
 
     def _find_changed(self, session: str) -> dict[Path, Stamp]:
-        """Read the disk without the lock: a disk that hangs must not block other conversations."""
+        """Return the new stamps of the files that changed since they were seen.
+
+        The disk is read without the lock: a slow disk must not block other conversations.
+        """
         with self._lock:
             views = self._sessions.get(session)
             if views is None:
@@ -242,18 +245,18 @@ class FileViews:
             views.digests |= new_digests
             views.is_stored &= not (new_digests or same)
             for path, new_stamp in same.items():
-                self._take_for_same(views, path, earlier[path], new_stamp)
-            # A file shown again meanwhile has not changed since.
+                self._treat_as_unchanged(views, path, earlier[path], new_stamp)
+            # A file that was shown again in the meantime is not stale.
             return {
                 path: now
                 for path, now in changed.items()
                 if path not in same and views.files.get(path) == earlier[path]
             }
 
-    def _take_for_same(
+    def _treat_as_unchanged(
         self, views: _SessionViews, path: Path, earlier: Stamp, new_stamp: Stamp
     ) -> None:
-        """Treat a file as unchanged that was rewritten with the same content."""
+        """Treat a file that was rewritten with the same content as unchanged."""
         if views.files.get(path) == earlier:
             views.files[path] = new_stamp
         if views.known_stamps.get(path) == earlier:
@@ -295,30 +298,30 @@ def _is_same(
     return is_comparable and _digest(path, new_stamp) == digest
 
 
-def _digest(path: Path, found_stamp: Stamp) -> str:
+def _digest(path: Path, file_stamp: Stamp) -> str:
     """Return the digest of the content if the stamp is current.
 
-    Return "" for anything but a file, and for a file that is too large.
+    Return "" for anything but a regular file, and for a file that is too large.
     """
-    if not 0 < found_stamp[1] <= DIGEST_LIMIT_BYTES:
+    if not 0 < file_stamp[1] <= DIGEST_LIMIT_BYTES:
         return ""
     try:
         content = read_regular(path, DIGEST_LIMIT_BYTES + 1, follow_links=False)
     except OSError:
         return ""
-    # Changes made meanwhile are detected by their times.
-    is_it = stamp(path) == found_stamp and len(content) == found_stamp[1]
-    return hashlib.blake2b(content, digest_size=16).hexdigest() if is_it else ""
+    # A change during the read also changes the stamp.
+    is_current = stamp(path) == file_stamp and len(content) == file_stamp[1]
+    return hashlib.blake2b(content, digest_size=16).hexdigest() if is_current else ""
 
 
 def describe_stale_files(paths: Sequence[Path]) -> str:
-    """Return a text about stale files for the model."""
+    """Return the note about stale files for the model."""
     return render_prompt("stale", files=", ".join(escape_line(str(path)) for path in paths))
 
 
-def _put_newest(entries: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    """Store the entry as the newest; the oldest beyond `most` are dropped."""
+def _put_newest(entries: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
+    """Store the entry as the newest; the oldest beyond `limit` are dropped."""
     entries[key] = value
     entries.move_to_end(key)
-    while len(entries) > most:
+    while len(entries) > limit:
         entries.popitem(last=False)

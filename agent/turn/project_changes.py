@@ -48,7 +48,9 @@ class TurnChanges:
     async def follow(self) -> AsyncIterator[None]:
         root = await asyncio.to_thread(self._root.resolve)
         with self._watches.follow(root) as subscription:
-            task = asyncio.create_task(self._tell(subscription), name=f"changes in {root}")
+            task = asyncio.create_task(
+                self._report_batches(subscription), name=f"changes in {root}"
+            )
             try:
                 yield
             finally:
@@ -56,10 +58,10 @@ class TurnChanges:
                 await asyncio.wait({task})
                 if not task.cancelled():
                     task.result()
-            # Report the last changes.
+            # Changes since the last batch.
             await self._report(subscription.take())
 
-    async def _tell(self, subscription: ChangeSubscription) -> None:
+    async def _report_batches(self, subscription: ChangeSubscription) -> None:
         async for batch in subscription:
             await self._report(batch)
 

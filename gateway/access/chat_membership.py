@@ -27,21 +27,19 @@ class ChatMembership:
         self._renderer = renderer
         self._languages = languages
 
-    def record(
-        self, tx: Transaction, standings: Iterable[MembershipChange], now: float
-    ) -> set[str]:
+    def record(self, tx: Transaction, changes: Iterable[MembershipChange], now: float) -> set[str]:
         """Record the changes; return the lanes that have a new message to send."""
         lanes = set()
-        for standing in standings:
-            owner = self._owner_route(tx, standing.route)
-            is_owners = owner is not None and owner.chat_id == standing.route.chat_id
-            with use_locale(self._languages.of_route(owner or standing.route)):
-                text = self._notice_text(tx, standing, now)
-            if owner is None or is_owners or text is None:
+        for change in changes:
+            owner = self._owner_route(tx, change.route)
+            is_owner_chat = owner is not None and owner.chat_id == change.route.chat_id
+            with use_locale(self._languages.of_route(owner or change.route)):
+                text = self._notice_text(tx, change, now)
+            if owner is None or is_owner_chat or text is None:
                 continue
-            if not standing.is_private and self._is_notice_limit_reached(tx, now):
+            if not change.is_private and self._is_notice_limit_reached(tx, now):
                 continue
-            name = _letter_name(standing.route, standing.event_id)
+            name = _notice_id(change.route, change.event_id)
             reply = OutgoingReply(name, owner, self._renderer.render(owner, text), "notice")
             outbox.put(tx, None, [reply], now)
             lanes.add(owner.lane)
@@ -50,9 +48,9 @@ class ChatMembership:
     def record_unreachable(
         self, tx: Transaction, route: Route, reason: str, now: float
     ) -> tuple[int, str | None]:
-        """End the messages for a chat that refuses text.
+        """Drop the queued messages for a chat that refuses messages.
 
-        Returns the number of ended parts, and the owner's lane if the owner gets a notice.
+        Returns the number of dropped parts, and the owner's lane if the owner gets a notice.
         """
         is_known = chats.is_unreachable(tx, route)
         lost = chats.mark_unreachable(tx, route, reason, now)
@@ -81,32 +79,32 @@ class ChatMembership:
                 )
             )
             parts = self._renderer.render(owner, text)
-        name = _letter_name(route, repr(now))
+        name = _notice_id(route, repr(now))
         outbox.put(tx, None, [OutgoingReply(name, owner, parts, "notice")], now)
         return lost, owner.lane
 
-    def _notice_text(self, tx: Transaction, standing: MembershipChange, now: float) -> str | None:
+    def _notice_text(self, tx: Transaction, change: MembershipChange, now: float) -> str | None:
         """Record the change; return the notice for the owner, or None if nothing is new."""
-        route, chat = standing.route, escape_markdown(standing.title)
-        known_out = chats.is_unreachable(tx, route)
-        if standing.is_present:
+        route, chat = change.route, escape_markdown(change.title)
+        was_unreachable = chats.is_unreachable(tx, route)
+        if change.is_present:
             chats.mark_reachable(tx, route, "", now)
-            if standing.is_private or standing.was_present:
+            if change.is_private or change.was_present:
                 return None
             return t(
                 "I was added to the group {chat} by {name}.",
                 chat=chat,
-                name=escape_markdown(standing.actor),
+                name=escape_markdown(change.actor),
             )
-        reason = "blocked by the person" if standing.is_private else "removed from the group"
+        reason = "blocked by the person" if change.is_private else "removed from the group"
         lost = chats.mark_unreachable(tx, route, reason, now)
-        if known_out:
+        if was_unreachable:
             return None
-        if not standing.is_private:
+        if not change.is_private:
             return t(
                 "I was removed from the group {chat} by {name}.",
                 chat=chat,
-                name=escape_markdown(standing.actor),
+                name=escape_markdown(change.actor),
             )
         return (
             t("{name} has blocked me. Their queued messages were dropped.", name=chat)
@@ -125,6 +123,6 @@ class ChatMembership:
         return chats.private_chat(tx, owner, route.account)
 
 
-def _letter_name(route: Route, occasion: str) -> str:
+def _notice_id(route: Route, occasion: str) -> str:
     """Return a delivery id that links the notice to the data of the chat's person."""
     return f"{chats.PRESENCE}{route.channel}:{route.account}:{route.chat_id}:{occasion}"

@@ -323,7 +323,9 @@ class Ingestor:
                 result.closed_approvals.extend(
                     [press.closed_approval] if press.closed_approval else []
                 )
-        result.mail_lanes.update(self._membership.record(tx, arrival.standings, arrival.now))
+        result.mail_lanes.update(
+            self._membership.record(tx, arrival.membership_changes, arrival.now)
+        )
         for message in (entry.message for entry in new if entry.dead_reason == _STOP):
             with use_locale(self._languages.of(message)):
                 text = self._stop(tx, message, result, arrival.now)

@@ -75,7 +75,7 @@ _LABELS_FOR_CHANGES: dict[tuple[Answer, Scope], str] = {
         "Always allow reading and changing files in {folder}"
     ),
 }
-# More choices are numbered in the text, and a reply names a number.
+# Beyond this number, choices are numbered in the text and a reply names one.
 MAX_BUTTONS = 10
 _KIND = "e"
 _OTHERWISE = "-"
@@ -93,7 +93,7 @@ def with_view(event: ApprovalAsked) -> ApprovalAsked:
 
 
 def view_of(request: ApprovalRequest, asker: str | None = None) -> QuestionView:
-    """Return how a person is shown a request, in the current language."""
+    """Return the presentation of a request in the current language."""
     query = request.server_question
     if query is not None:
         title = t("the MCP server {name} asks", name=query.server)
@@ -107,7 +107,7 @@ def view_of(request: ApprovalRequest, asker: str | None = None) -> QuestionView:
 
 
 def visible_lines(text: str, kind: Any = "code", indent: str = "") -> Iterator[QuestionLine]:
-    """Yield the lines of a text, with every character escaped that hides something.
+    """Yield the lines of a text, with invisible and misleading characters escaped.
 
     Long lines are wrapped, long runs of blanks and empty lines are replaced by their number.
     `indent` precedes all lines but the first.
@@ -139,7 +139,7 @@ def _one_line(text: str) -> str:
 
 
 def _path_in_title(request: ApprovalRequest) -> dict[str, str]:
-    """Return the path in the title, by the name of its argument, if it is short and plain."""
+    """Return the argument to show as a path in the title; empty if it is not short and plain."""
     for name in _PATHS if request.command is None else ():
         path = request.arguments.get(name)
         if isinstance(path, str) and len(path) <= _MAX_TITLE_CHARS and _one_line(path) == path:
@@ -148,7 +148,7 @@ def _path_in_title(request: ApprovalRequest) -> dict[str, str]:
 
 
 def _call_lines(request: ApprovalRequest) -> Iterator[QuestionLine]:
-    """Yield all lines of what would happen, and why the person is asked."""
+    """Yield the lines that describe the call and the reason for the question."""
     arguments = dict(request.arguments)
     code, details = None, arguments
     if request.command is not None:
@@ -188,14 +188,13 @@ def _call_lines(request: ApprovalRequest) -> Iterator[QuestionLine]:
 
 
 def _further_details(request: ApprovalRequest) -> dict[str, str]:
-    """Return details that the arguments lack, or state differently."""
+    """Return details that are not among the arguments."""
     details = {"in": str(request.folder or ""), "network": ", ".join(request.network)}
     return {name: text for name, text in details.items() if text}
 
 
 def _details(values: Mapping[str, Any]) -> Iterator[QuestionLine]:
-    """Yield a line per value; its further lines are indented, so that none looks like another
-    value."""
+    """Yield a line per value; continuation lines are indented, so that none looks like a value."""
     for name, value in values.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield from visible_lines(f"{_one_line(name)}: {text}", "detail", _INDENT)
@@ -247,7 +246,7 @@ def buttons_of(nonce: str, query: ServerQuestion) -> tuple[Button, ...]:
 
 
 def read_choice(data: str) -> tuple[str, int] | None:
-    """Return nonce and number of a button of a server's question, None for any other button.
+    """Return the nonce and number of a button for a server's question; None for other buttons.
 
     Number 0 is an empty answer.
     """

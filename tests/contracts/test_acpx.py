@@ -25,7 +25,7 @@ def acpx() -> str:
 
 
 async def run(acpx: str, setup: EditorSetup, *arguments: str) -> str:
-    """Return acpx's output for one prompt; each line of Kore is checked against the schema."""
+    """Return acpx's output for one prompt; each line that Kore writes is checked."""
     log, script = setup.home / "lines", setup.home / "agent.sh"
     requests = setup.home / "asked"
     agent = shlex.join(setup.command())

@@ -23,7 +23,7 @@ from tests.postgres_server import PostgresServer
 # At least one such moment in most lives.
 _UNTIL_S = 0.8
 _DOWN_S = 0.3
-_LOOK_S = 0.003
+_POLL_INTERVAL_S = 0.003
 _KINDS = ("server killed", "connections cut", "commit cut before", "commit cut after")
 
 
@@ -111,7 +111,7 @@ class FailingServer:
             cuts = self._proxy.cuts
             self._proxy.cut_at = "before" if kind.endswith("before") else "after"
             while self._proxy.cuts == cuts:
-                if await _is_set_within(is_over, _LOOK_S):
+                if await _is_set_within(is_over, _POLL_INTERVAL_S):
                     return
         self.faults[kind] += 1
 

@@ -12,7 +12,7 @@ from gateway.control.replacement import REPLACED
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 from tests.gateway.store.postgres.cutting_proxy import CuttingProxy
 
-_LOOK_S = 0.01
+_POLL_INTERVAL_S = 0.01
 # Log texts once a process has joined the group, and once it takes turns of its own.
 _JOINS, _TAKES_TURNS, _WAITS = " joins ", "taking turns", "waiting for"
 
@@ -37,7 +37,7 @@ class KeptWorker:
             self._signals.clear()
             await self.process.launch()
             while self.process.runs:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_INTERVAL_S)
             code = await self.process.exit_code()
             self.ends[code] += 1
             self._check(code)

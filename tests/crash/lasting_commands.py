@@ -10,7 +10,7 @@ from pathlib import Path
 
 # A killed process disappears after a moment.
 _GONE_S = 5.0
-_LOOK_S = 0.003
+_POLL_INTERVAL_S = 0.003
 
 
 class LastingCommands:
@@ -30,7 +30,7 @@ class LastingCommands:
         while left := jobs & self.alive():
             if time.monotonic() > deadline:
                 return sorted(left)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         return []
 
     def _numbers(self) -> Iterator[int]:

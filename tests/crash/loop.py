@@ -59,8 +59,8 @@ from tests.fakes.model_mind import JOB, person_text, worker
 from tests.fork_server import ForkedProcess, ForkServer
 from tests.gateway.stored import PRESENT
 
-PATIENCE_S = 60.0
-_LOOK_S = 0.003
+TIMEOUT_S = 60.0
+_POLL_INTERVAL_S = 0.003
 POINTS = (
     "random",
     "polled",
@@ -225,7 +225,7 @@ class CrashLoop:
         process = self._begin()
         client = await self._client(process)
         while await _is_busy(client):
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         count = len(self._model.requests)
         for chat in self._burst_chats:
             number = self._order.messages + len(self._burst_jobs) + 1
@@ -249,11 +249,11 @@ class CrashLoop:
         number = 900_000 + self._account.stops
         count = len(self._model.requests)
         await self._api.user_says(self._stop_chat, Job(number, 0, False, False, runs=True).text)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not any(_runs(request, number) for request in self._model.requests[count:]):
             if time.monotonic() > deadline:
                 raise AssertionError(f"job {number} was not asked for: see {self._log}")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         await self._while_it_begins(deadline)
         await self._api.user_says(self._stop_chat, "/stop")
         await self._look_for({number})
@@ -264,7 +264,7 @@ class CrashLoop:
             await asyncio.sleep(_LATENCY_S + self._chance.uniform(*_BEGINS_S))
             return
         while not self._commands.alive() and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         await asyncio.sleep(self._chance.uniform(0.0, _FIRST_S))
 
     async def _look_for(self, jobs: set[int]) -> None:
@@ -312,7 +312,7 @@ class CrashLoop:
             async with self._database.failing():
                 await self._until(lambda: self._ledger.done() >= everything, process)
             process.send_signal(signal.SIGTERM)
-            code = await asyncio.wait_for(process.wait(), PATIENCE_S)
+            code = await asyncio.wait_for(process.wait(), TIMEOUT_S)
             if not killed and code != 0:
                 raise AssertionError(f"a clean stop ended with {code}: see {self._log}")
         finally:
@@ -337,14 +337,14 @@ class CrashLoop:
         process.send_signal(signal.SIGKILL)
         self._account.kills += 1
         self._account.kills_at[point] = self._account.kills_at.get(point, 0) + 1
-        await asyncio.wait_for(process.wait(), PATIENCE_S)
+        await asyncio.wait_for(process.wait(), TIMEOUT_S)
 
     async def _client(self, process: ForkedProcess) -> ControlClient:
         """Return a connection to the process, once it listens."""
         while (client := await ControlClient.connect(self._home / "kore.sock")) is None:
             if process.returncode is not None:
                 raise AssertionError(f"the gateway ended by itself: see {self._log}")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         return client
 
     async def _aim(self, process: ForkedProcess) -> str:
@@ -360,11 +360,11 @@ class CrashLoop:
     async def _aim_at_work(self, process: ForkedProcess) -> str:
         """Let the process finish pending work, then send more and wait for the moment."""
         client = await ControlClient.connect(self._home / "kore.sock")
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while client is not None and await _is_busy(client):
             if time.monotonic() > deadline:
                 raise AssertionError(f"it is busy and comes to no end: see {self._log}")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         self._disturb()
         asks = any(job.asks for job in self._next(1.0))
         point = self._chance.choice([*POINTS, *(_OF_QUESTIONS * 3 if asks else ())])
@@ -375,7 +375,7 @@ class CrashLoop:
         while not reached():
             if time.monotonic() > deadline or process.returncode is not None:
                 return "random"
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         if point == "running":
             await self._while_it_begins(deadline)
         return point
@@ -419,9 +419,9 @@ class CrashLoop:
             count = len(self._ledger.done())
             if count != last:
                 last, at = count, time.monotonic()
-            if time.monotonic() - at > PATIENCE_S:
+            if time.monotonic() - at > TIMEOUT_S:
                 return  # The account reports the missing answers.
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def _is_steered(request: Any) -> bool:

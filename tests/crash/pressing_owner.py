@@ -8,7 +8,7 @@ from tests.fakes.bot_api import BotApi
 from tests.fakes.bot_chats import ChatMessage
 
 _LATEST_S = 0.15
-_LOOK_S = 0.003
+_POLL_INTERVAL_S = 0.003
 
 
 class PressingOwner:
@@ -36,4 +36,4 @@ class PressingOwner:
                 await asyncio.sleep(self._chance.uniform(0.0, _LATEST_S))
                 self.pressed.add(shown.message_id)
                 await self._api.user_presses(OWNER, shown.message_id, once)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)

@@ -59,13 +59,13 @@ from tests.postgres_server import PostgresServer
 # Far above the time that a busy machine delays a thread.
 LEASE_S = 3.0
 WORKERS = 4
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _LATENCY_S = 0.05
 _LATEST_S = 0.3
 _DOWN_S = 0.3
 _BUS_DOWN_S = 2.0
 _STOP_SHARE = 0.08
-_LOOK_S = 0.01
+_POLL_INTERVAL_S = 0.01
 _MOMENTS = ("all", "before", "after")
 _SHARES = {
     "worker killed": 30,
@@ -386,7 +386,7 @@ class WorkerLoop:
                     log = self._front.log_text()
                     assert code == REPLACED, f"the gateway ended by itself with {code}:\n{log}"
                     await self._front.start()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def _kill_front(self) -> None:
         async with self._front_lock:
@@ -415,13 +415,13 @@ class WorkerLoop:
         # Each process commits from time to time, except a process that has just ended.
         deadline = time.monotonic() + LEASE_S
         while proxy.cuts == cuts and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         proxy.cut_at = "never"
 
     async def _stall(self, proxy: CuttingProxy, seconds: float) -> None:
         proxy.stall()
         await asyncio.sleep(seconds)
-        proxy.go_on()
+        proxy.resume()
 
     async def _kill_server(self) -> None:
         await asyncio.to_thread(self._server.kill)
@@ -438,7 +438,7 @@ class WorkerLoop:
         assert self._bus is not None
         self._bus.stop()
         await asyncio.sleep(self._chance.uniform(0, _BUS_DOWN_S))
-        self._bus.go_on()
+        self._bus.resume()
 
     # Observations from outside
 
@@ -457,8 +457,8 @@ class WorkerLoop:
             count = len(self._ledger.done())
             if count != last:
                 last, at = count, time.monotonic()
-            assert time.monotonic() < at + PATIENCE_S, f"waited in vain: see {self._folder}"
-            await asyncio.sleep(_LOOK_S)
+            assert time.monotonic() < at + TIMEOUT_S, f"waited in vain: see {self._folder}"
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def main() -> int:

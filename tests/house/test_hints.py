@@ -19,7 +19,7 @@ _parser = cache(_parser_of)
 
 
 def _texts(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
-    """Yield every text, with {} for the inserted values."""
+    """Yield every string literal, with {} for interpolated values."""
     inner: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -35,7 +35,7 @@ def _complaint(words: list[str]) -> str:
     """Return the reason why the command is invalid, or an empty string."""
     words = [word.strip("[](),.") for word in words]
     verb = _AGENT
-    if words and not _is_filled_in(words[0]) and not words[0].startswith("-"):
+    if words and not _is_placeholder(words[0]) and not words[0].startswith("-"):
         result = find_verb(words[0])
         if result is None:
             return f"no verb {words[0]}"
@@ -55,14 +55,14 @@ def _complaint(words: list[str]) -> str:
             ),
             None,
         )
-        if actions is not None and not _is_filled_in(word):
+        if actions is not None and not _is_placeholder(word):
             if word not in actions.choices:
                 return f"{parser.prog} has no action {word}"
             parser = actions.choices[word]
     return ""
 
 
-def _is_filled_in(word: str) -> bool:
+def _is_placeholder(word: str) -> bool:
     return not word or not word[0].isalpha() or word.isupper() or not word.isascii()
 
 

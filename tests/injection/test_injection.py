@@ -99,8 +99,8 @@ async def test_subagents_share_one_budget_of_choices(tmp_path: Path) -> None:
         scene.site.page("/letters", "<pre>" + "\n".join(links) + "</pre>")
 
         def task(prompt: list[str], **more: str) -> str:
-            result = {"description": "look", "prompt": "\n".join(prompt), **more}
-            return f"@@ task {json.dumps(result)}"
+            arguments = {"description": "look", "prompt": "\n".join(prompt), **more}
+            return f"@@ task {json.dumps(arguments)}"
 
         def follow(n: int) -> str:
             return f'@@ web_fetch {{"url": "{url}/letter/{n}/{{LETTER{n}}}"}}'
@@ -203,10 +203,10 @@ async def test_question_shows_the_exact_bytes_and_their_destination(tmp_path: Pa
     planted = next(each for each in ATTACKS if each["name"] == "address with a query")
     async with open_scene(tmp_path) as scene:
         await by_page(scene, plant(scene, planted))
-        (result,) = scene.person.requests
-        assert result.sends == f"{scene.site.url}/?d={CANARY}"
-        assert "127.0.0.1" in result.reason
-        assert result.rule == "taint-way-out"
+        (request,) = scene.person.requests
+        assert request.sends == f"{scene.site.url}/?d={CANARY}"
+        assert "127.0.0.1" in request.reason
+        assert request.rule == "taint-way-out"
 
 
 @pytest.mark.parametrize(
@@ -287,8 +287,8 @@ async def test_commands_cannot_remove_a_mark(way: str, tmp_path: Path, sandbox: 
         await scene.say('Sum it up. @@ read_file {"path": "washed.md"}', session="three")
         assert [asked.rule for asked in scene.person.requests] == ["taint-memory"]
         scene.agent.models = ModelPool.of(Obedient(), {})
-        process = await scene.agent.run('@@ exec {"command": "echo still here"}', session="four")
-        results = [m.text for m in process.messages if m.role == "tool"]
+        result = await scene.agent.run('@@ exec {"command": "echo still here"}', session="four")
+        results = [m.text for m in result.messages if m.role == "tool"]
         assert "still here" in results[0]
         # pytest's own cleanup fails on a deep tree of folders.
         subprocess.run(["rm", "-rf", scene.workspace / "d"], check=True)

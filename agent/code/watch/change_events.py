@@ -20,7 +20,7 @@ SUMMARY_FROM = 20
 
 
 class ChangeReporter:
-    """Reports each state of a file once. Safe to call from any thread.
+    """Source of events that reports each state of a file once. Thread-safe.
 
     Writes by tools of `own_session` have the author `tool`; without `own_session`, and for other
     sessions, the author is `agent`.
@@ -33,14 +33,14 @@ class ChangeReporter:
 
     def is_new(self, path: str) -> bool:
         """Return whether the current state of the file is unreported, and mark it as reported."""
-        return self._note(path, stamp(Path(path)))
+        return self._record(path, stamp(Path(path)))
 
     def describe(self, batch: ChangeBatch, author: Author = "user") -> list[FileChanged]:
         """Return the events of a batch; `author` is assumed for changes without a known writer."""
         paths: dict[Author, list[str]] = {}
         for change in batch.changes:
             now = stamp(change.path)
-            if self._note(str(change.path), now):
+            if self._record(str(change.path), now):
                 by = self._author(change.path, now) or author
                 paths.setdefault(by, []).append(str(change.path))
         if not batch.is_complete:
@@ -56,7 +56,7 @@ class ChangeReporter:
             return None
         return "tool" if writer == self._own_session else "agent"
 
-    def _note(self, path: str, now: Stamp) -> bool:
+    def _record(self, path: str, now: Stamp) -> bool:
         before = self._reported.get(path)
         self._reported[path] = now
         self._reported.move_to_end(path)
@@ -66,10 +66,10 @@ class ChangeReporter:
 
 
 class WorkClock:
-    """Running tools of a conversation, to which changes made meanwhile are attributed.
+    """Running tools of a conversation, to which concurrent changes are attributed.
 
-    Changes of a command are reported a moment after it has ended. Tools that name the files they
-    change record their writes (`FileViews.record_write`).
+    Changes made by a command are reported shortly after it has ended. Tools that name the files
+    that they change record their writes (`FileViews.record_write`).
     """
 
     _DELAY_S = 0.25

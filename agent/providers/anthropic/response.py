@@ -21,7 +21,8 @@ from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
 from agent.providers.text_stream import DeltaBuffer
 from agent.providers.tool_calls import parse_tool_call
-from agent.providers.wire_text import count_of, encode_json, replace_lone_surrogates, text_of
+from agent.providers.wire_text import count_of, encode_json, text_of
+from agent.text.visible import replace_lone_surrogates
 from agent.types import (
     Message,
     Part,

@@ -16,7 +16,8 @@ from agent.providers.http.json_stream import JsonObject
 from agent.providers.openai.request import ReasoningDetails, extra_to_signature
 from agent.providers.text_stream import TextStream
 from agent.providers.tool_calls import parse_tool_call
-from agent.providers.wire_text import count_of, replace_lone_surrogates, text_of
+from agent.providers.wire_text import count_of, text_of
+from agent.text.visible import replace_lone_surrogates
 from agent.types import Message, Part, Text, Thinking, Usage
 
 # Observed variants: `reasoning_content` or `reasoning`, content as a list of parts, usage on the

@@ -40,7 +40,7 @@ def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
     own = [*map(os.path.realpath, workspaces), *map(os.path.realpath, _current_folder())]
     if any(_is_below(path, place) for path in (program, real) for place in own if place != "/"):
         return False
-    if any(_is_of_project(path) for path in (program, real)):
+    if any(_is_in_project_environment(path) for path in (program, real)):
         return False
     parents = (str(parent) for parent in Path(program).parents)
     return is_closed_file(real) and all(map(_is_closed, parents))
@@ -58,7 +58,7 @@ def _current_folder() -> tuple[str, ...]:
         return ()
 
 
-def _is_of_project(path: str) -> bool:
+def _is_in_project_environment(path: str) -> bool:
     above = Path(path).parent
     return (above.parent / "pyvenv.cfg").exists() or "node_modules" in above.parts
 

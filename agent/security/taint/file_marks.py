@@ -43,7 +43,7 @@ def read_attribute(place: Place, name: str) -> bytes | None:
             return None
         if exc.errno != errno.EACCES:
             return b""
-    # Reading a value takes permission to read the file; listing the names does not.
+    # Reading a value requires permission to read the file; listing the names does not.
     names = list_attributes(place)
     return b"" if names is None or name in names else None
 
@@ -114,7 +114,7 @@ MarkLevel = Literal["none", "seen", "unseen"]
 log = logging.getLogger(__name__)
 
 _NAME = "user.kore.untrusted"
-# Changes by a command could not be shown to a person beforehand.
+# Levels of a mark: `_UNSEEN` is for changes by a command, which no person could review.
 _KNOWN, _UNSEEN = b"1", b"2"
 # Unix times from which files of a folder may have changed: permanently, while commands run that may
 # know untrusted text, and while any command runs. The last counts only once the folder is marked.
@@ -140,7 +140,7 @@ _without_attributes: set[Path] = set()
 
 
 def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
-    """Mark `path`, in `workspace`, and first the folders around both."""
+    """Mark `path`, which is in `workspace`, after the folders around both."""
     mark_folders_around(path, workspace)
     is_marked_already = path == workspace and not unseen
     if not is_marked_already and not mark_entry(path, unseen=unseen):
@@ -185,7 +185,7 @@ def note_unmarked(path: Path, workspace: Path) -> None:
 
 
 def note_earliest(folder: Path, attribute: str, since: float) -> None:
-    """Record on the folder that entries may have changed since this time, or an earlier record."""
+    """Record on the folder the earliest time from which its entries may have changed."""
     before = _time_of(folder, attribute)
     if before is not None and before <= since:
         return
@@ -257,7 +257,7 @@ def mark_level(
     """Return how far a file, or any file of a folder, may contain untrusted text.
 
     `seen`: it may contain such text. `unseen`: a command may have written it there, and no tool
-    could ask a person first. Every link on the way counts, and so does its target. `times` caches
+    could ask a person first. Every link in the path counts, and so does its target. `times` caches
     the folders around the path for the next file. `opened` is what was read at `path`, even if
     something else is there now.
     """
@@ -306,7 +306,7 @@ def is_name_marked(path: Path, times: FolderTimes | None = None) -> bool:
 class ShownPaths:
     """Paths below a folder that a tool shows, with a check for untrusted text.
 
-    The text may be in the file, in its name, or in the name of a folder on the way.
+    The text may be in the file, in its name, or in the name of a folder that contains it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -374,19 +374,19 @@ def opened_level(path: str, opened: OpenFileMark, times: FolderTimes) -> MarkLev
 
 
 def _takes_marks(info: os.stat_result) -> bool:
-    """Return whether this user can set attributes of such an entry."""
+    """Return whether this user can set attributes of an entry with this status."""
     user = os.geteuid()
     is_plain = stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)
     return is_plain and user in (0, info.st_uid)
 
 
 def _places_of_links(path: Path) -> Iterator[Path]:
-    """Yield every link on the way to the file, and the file at the end."""
+    """Yield every link in the path, and the file that they lead to."""
     pending = os.path.abspath(path)
     for _ in range(_MAX_LINKS):
         parts = Path(pending).parts
-        ways = (Path(*parts[: n + 1]) for n in range(len(parts)))
-        link = next((way for way in ways if way.is_symlink()), None)
+        prefixes = (Path(*parts[: n + 1]) for n in range(len(parts)))
+        link = next((prefix for prefix in prefixes if prefix.is_symlink()), None)
         if link is None:
             yield Path(pending)
             return
@@ -409,7 +409,7 @@ def _folder_marks(folder: str) -> _FolderMarks:
 
 
 def counting_since(folder: str | Path, name: str) -> float | None:
-    """Return the time of such an attribute, or None if it does not exist or does not count."""
+    """Return the time in this attribute; None if it does not exist or does not count."""
     if name.startswith(STARTED) and not _is_folder_marked(folder):
         return None
     return _time_of(folder, name)

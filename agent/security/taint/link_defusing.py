@@ -1,10 +1,10 @@
 """Defusing of links and pictures that could exfiltrate private data.
 
 A link needs a click; a picture is loaded without one. An address is not removed: it is shown in
-full, as code that nothing follows. Links that can be read with certainty may stay. Nothing else is
-interpreted: where a renderer of any dialect could begin a link, a picture, a definition or a tag, a
-character is inserted, so that none begins. The remaining text is read again without its marks; if
-that shows an address, the text has to be shown as code.
+full, as code, which no renderer makes a link. Links that parse unambiguously may stay. Nothing
+else is interpreted: where a renderer of any dialect could begin a link, a picture, a definition or
+a tag, a character is inserted, so that none begins. The remaining text is read again without its
+marks; if that shows an address, the text has to be shown as code.
 """
 
 import html
@@ -23,7 +23,7 @@ _LOCAL = r"[\w.+!#$%&/=?^{};:-]"
 _URL = rf"(?<![a-z0-9+.-])[a-z0-9+.-]+://{_REST}*|(?:www\.|mailto:|tel:){_REST}+"
 _SCHEMELESS_URL = r"(?<![\w:/])//(?=[^\s/<>|\[\]]*\.)[^\s<>`|]*"
 _MAIL = rf"(?<!{_LOCAL}){_LOCAL}++@{_NAME}{_REST}*"
-# In a bare name of two labels, as in `main.py`, the first label cannot be chosen freely.
+# A bare name of two labels, such as `main.py`, can hardly carry data: domains must be registered.
 _HOST = rf"{_NAME}(?=/|[?#]\S|:\d)|(?:[\w-]+\.){{2,}}[^\W\d_][\w-]+"
 _NUMBERS = r"\d{1,3}(?:\.\d{1,3}){3}[/?#:]"
 _ADDRESS = rf"{_URL}|{_SCHEMELESS_URL}|{_MAIL}|(?<![\w.-])[.-]*+(?:{_HOST}|{_NUMBERS}){_REST}*"
@@ -55,7 +55,7 @@ _PLAIN_TARGET = re.compile(r"[^\s<>\[\]\\\"'`]+")
 
 # Position of an allowed address without a scheme: text that touches it would become part of it.
 _ALLOWED_MARK = "\0"
-# Position of an address that is now code; the text before must not make a link of its marks.
+# Position of an address that is now code; a scheme right before it would make it a link again.
 _DEFUSED_MARK = "\1"
 # Mark of a picture, and the position of an allowed one.
 _PICTURE = re.compile(r"!(?=\[)")
@@ -71,7 +71,7 @@ _BARE = re.compile(_ADDRESS, re.IGNORECASE)
 
 
 def addresses(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each address of which a screen may make a link.
+    """Yield the start and end of each address that a screen may turn into a link.
 
     The text must not contain marks.
     """
@@ -116,12 +116,12 @@ def _break(opening: re.Match[str]) -> str:
 
 
 class LinkText:
-    """Text with links, read once.
+    """Text with links, parsed and defused in one pass.
 
     `defused` is the text for people, `_rest` the text without its links. An address becomes code
     within `ticks` backticks, with one more each time if `grow`. `follows` is the character after
     the text. `has_code` says whether an address became code. Links may stay if `is_shown` accepts
-    the address, pictures if the address `is_own`, the person's.
+    the address, pictures if `is_own` recognizes it as the person's own.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class LinkText:
         self.defused = defused.replace(_PICTURE_MARK, "")
 
     def hides_more(self) -> bool:
-        """Return whether marks assemble another address, or make one part of something else."""
+        """Return whether the text without its marks contains, or extends, an address."""
         rest = html.unescape("".join(self._rest))
         # Some renderers show formulas, in which these marks disappear.
         readings = {rest, _FORMULA_MARKS.sub("", rest)}
@@ -224,7 +224,7 @@ class LinkText:
         return next(filter(None, reversed(self._output)), "")
 
     def _code(self, address: str, before: str, end: int) -> str:
-        # An adjacent mark would become part of the code, or cancel its meaning.
+        # An adjacent backtick would become part of the code; a backslash would escape it.
         before = before or self._last_output()
         left = " " if before.endswith(("\\", "`")) else ""
         right = " " if self._text[end : end + 1] == "`" else ""

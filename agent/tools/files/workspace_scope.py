@@ -1,4 +1,4 @@
-"""Access of calls to files of the workspace."""
+"""Access of tool calls to files inside and outside the workspace."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,7 +53,7 @@ OWN_FOLDER = ".kore"
 _MAX_SCANNED = 5_000
 
 
-# What a call does with a file outside the workspace.
+# Kind of access to a file outside the workspace.
 Access = Literal["read", "write"]
 
 
@@ -61,7 +61,7 @@ Access = Literal["read", "write"]
 class FileAccess:
     """Access of a call to files.
 
-    Outside of the workspace, it may change files in the `writable_folders`. A person has to allow
+    Outside the workspace, the call may change files in `writable_folders`. A person has to allow
     the `missing` access first.
     """
 
@@ -74,7 +74,7 @@ class FileAccess:
 
     @contextmanager
     def discreet(self) -> Iterator[None]:
-        """Replace errors that tell what is in a file that the model may not read yet."""
+        """Replace errors that reveal the content of a file that the model may not read yet."""
         try:
             yield
         except ToolError as exc:
@@ -108,8 +108,8 @@ class WorkspaceScope:
     def find(self, path: str, call: CallContext, outside: Access | None = None) -> Path:
         """Return the real path of `path`. Raises ToolError if the call may not access it.
 
-        Paths outside the workspace may be accessed if `outside` says how, and commands may do the
-        same, or a person has allowed it.
+        A path outside the workspace needs the kind of access as `outside`, and either commands have
+        the same access or a person has allowed it.
         """
         place = self.locate(path, call, outside)
         if place.missing is not None:
@@ -117,7 +117,7 @@ class WorkspaceScope:
         return place.path
 
     def locate(self, path: str, call: CallContext, outside: Access | None = None) -> LocatedPath:
-        """Return the place of a path, for a plan: a person may be asked about it."""
+        """Return the location of a path, with the access that a person has to allow first."""
         restrict = self.settings.restrict_to_workspace
         inbox = _inbox_elsewhere(path, call) if restrict else None
         leaves = outside is not None and restrict and inbox is None and call.owner
@@ -129,7 +129,7 @@ class WorkspaceScope:
             blocked=self.settings.blocked_paths,
             start=call.base,
         )
-        # A folder may have been replaced with a link since.
+        # A folder may have been replaced with a link in the meantime.
         if inbox is not None and not real.is_relative_to(inbox):
             raise ToolError(f"{quote_path(path)} leads outside the workspace.")
         is_outside = leaves and not real.is_relative_to(call.workspace)
@@ -149,7 +149,7 @@ class WorkspaceScope:
         return LocatedPath(real)
 
     def locate_all(self, paths: Iterable[str], call: CallContext, outside: Access) -> FileAccess:
-        """Return the access to several files. Raises ToolError if two questions were needed."""
+        """Return the access to several files. Raises ToolError if it takes two questions."""
         places = [self.locate(path, call, outside) for path in paths]
         missing = list(dict.fromkeys(each.missing for each in places if each.missing is not None))
         if len(missing) > 1:
@@ -178,9 +178,10 @@ class WorkspaceScope:
         return _located(real, missing.path, access, missing)
 
     def rights(self, path: Path, call: CallContext) -> ReadingRights | None:
-        """Return the rights with which a call may read a real path; None for those of Kore.
+        """Return the rights with which a call may read a real path; None for Kore's own rights.
 
-        A file outside the workspace that no person has added is read as commands read it. Blocks.
+        A file outside the workspace that no person has added is read with the rights of commands.
+        Blocks.
         """
         restrict = self.settings.restrict_to_workspace
         if not restrict or call.shared_files is None or path.is_relative_to(call.workspace):
@@ -190,9 +191,10 @@ class WorkspaceScope:
         return call.shared_files.rights(path)
 
     def find_entry(self, path: str, call: CallContext) -> Path:
-        """Return the path to move or delete: for a link the link itself, whose folder then counts.
+        """Return the path to move or delete. Raises `ToolError`.
 
-        For anything else, return the path from `find`. Raises `ToolError`.
+        For a link this is the link itself, whose folder must be accessible; for anything else, the
+        path from `find`.
         """
         unresolved = Path(os.path.normpath(call.base / path))
         if not unresolved.is_symlink():
@@ -253,7 +255,7 @@ class WorkspaceScope:
         return is_hidden
 
     def closed(self, call: CallContext) -> Callable[[Path], bool]:
-        """Return a test for real paths, no links, that must be hidden from the call."""
+        """Return a test for real paths, without links, that must be hidden from the call."""
         root, restrict = call.workspace, self.settings.restrict_to_workspace
         is_private, is_kores_own = _privacy_test(call), self._kores_own()
 
@@ -316,9 +318,9 @@ def _leads_outside(path: str, call: CallContext) -> ToolError:
 
 
 def _folder_around(real: Path) -> Path:
-    """Return what a person is asked about: the repository around a path, or its folder.
+    """Return the folder to ask a person about: the repository around a path, or its folder.
 
-    For a file in a folder such as the home folder, this is the file alone.
+    For a file directly in a folder such as the home folder, return the file itself.
     """
     folder = next(path for path in (real, *real.parents) if path.is_dir())
     repositories = (path for path in (folder, *folder.parents) if (path / ".git").exists())
@@ -329,7 +331,7 @@ def _folder_around(real: Path) -> Path:
 
 
 def _is_broad(folder: Path) -> bool:
-    """Return whether a folder has more in it than the work on one thing."""
+    """Return whether a folder is too general to allow: a top-level folder, or around the home."""
     return len(folder.parts) <= 2 or Path.home().is_relative_to(folder)
 
 
@@ -379,7 +381,7 @@ def _privacy_test(call: CallContext) -> Callable[[Path], bool]:
     def is_private(real: Path) -> bool:
         if real in (own, own.parent) or real.is_relative_to(inbox):
             return False
-        # git stores older versions of closed files.
+        # git stores older versions of private files.
         if ".git" in folded_path(real).parts:
             return True
         # Some file systems find USER.md under the name user.md.
@@ -420,12 +422,12 @@ def _home(memory: Path) -> Path:
     return above[0].parent if above else memory.parent
 
 
-# Limit of system calls (PATH_MAX of Linux, with the terminator).
+# Longest path of a system call: PATH_MAX of Linux, without the terminator.
 _PATH_BYTES = 4_095
 
 
 class VisibleFiles:
-    """Visibility of the files below `folder`, which is real and checked.
+    """Visibility of the files below `folder`, a real path that was checked.
 
     Kore's own folder is omitted unless it was requested, and so are files in folders that the user
     of `rights` cannot list.
@@ -446,7 +448,7 @@ class VisibleFiles:
         self.rights = rights
         self._can_list = None if rights is None else cache(rights.can_list)
         self._ignores = Ignores(self.root, folder, _bytes)
-        # A file was omitted because its path is longer than any system call accepts.
+        # True once a file was omitted because its path is too long for system calls.
         self.is_cut = False
         own = folded_path(self.root / OWN_FOLDER)
         self._own = None if folded_path(folder).is_relative_to(own) else own
@@ -513,7 +515,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def close_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return up to three similar names: those with another extension first."""
+    """Return up to three similar names; names that differ only in their extension come first."""
     present = list(names)
     stem = Path(name).stem.casefold()
     twins = [text for text in present if Path(text).stem.casefold() == stem]

@@ -25,13 +25,6 @@ def offsets(text: str) -> list[int]:
     return [0, *accumulate(2 if char > "\uffff" else 1 for char in text)]
 
 
-def mend(text: str) -> str:
-    """Replace lone surrogates by U+FFFD and join split pairs; no unit offset changes."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def is_blank(text: str) -> bool:
     """Return whether a reader would see nothing: Telegram refuses such messages as empty."""
     return all(

@@ -8,11 +8,11 @@ from agent.errors import KoreError
 from agent.i18n import t
 
 # https://www.jsonrpc.org/specification#error_object
-_NO_JSON = -32700
-_NO_MESSAGE = -32600
+_PARSE_ERROR = -32700
+_INVALID_REQUEST = -32600
 
 
-class _NoMessage(KoreError):
+class _InvalidMessage(KoreError):
     def __init__(self, code: int, words: str) -> None:
         super().__init__(words)
         self.number = code
@@ -27,11 +27,11 @@ class EditorLines:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._is_free = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
 
     async def send(self, message: dict[str, Any]) -> None:
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        async with self._is_free:
+        async with self._write_lock:
             self._writer.write(line)
             await self._writer.drain()
 
@@ -42,14 +42,14 @@ class EditorLines:
                 continue
             try:
                 return _message_of(line)
-            except _NoMessage as exc:
+            except _InvalidMessage as exc:
                 error = {"code": exc.number, "message": str(exc)}
                 await self.send({"jsonrpc": "2.0", "id": None, "error": error})
         return None
 
     async def close(self) -> None:
         """Wait until pending messages are sent; standard output belongs to the process."""
-        async with self._is_free:
+        async with self._write_lock:
             pass
 
     async def _read_line(self) -> bytes:
@@ -67,15 +67,15 @@ class EditorLines:
 
 
 def _message_of(line: bytes) -> dict[str, Any]:
-    """Return the message of a line. Raises `_NoMessage`."""
+    """Return the message of a line. Raises `_InvalidMessage`."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
         words = t("found a line that is not JSON, expected one JSON-RPC message in each line")
-        raise _NoMessage(_NO_JSON, words) from None
+        raise _InvalidMessage(_PARSE_ERROR, words) from None
     if not isinstance(message, dict):
         words = t("found JSON that is not an object, expected one JSON-RPC message in each line")
-        raise _NoMessage(_NO_MESSAGE, words)
+        raise _InvalidMessage(_INVALID_REQUEST, words)
     number, method = message.get("id"), message.get("method")
     is_message = (
         isinstance(number, str | int | None)
@@ -86,5 +86,5 @@ def _message_of(line: bytes) -> dict[str, Any]:
     )
     if not is_message:
         words = t("found an object that is not a JSON-RPC message; it needs a method or an id")
-        raise _NoMessage(_NO_MESSAGE, words)
+        raise _InvalidMessage(_INVALID_REQUEST, words)
     return message

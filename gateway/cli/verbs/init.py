@@ -74,7 +74,7 @@ def _converse(args: argparse.Namespace, home: DataDir, path: Path) -> int:
 
 
 def _connect_channel(dialogue: Dialogue, args: argparse.Namespace) -> int:
-    """Offer to connect a channel and to start the gateway; in any case print what works now."""
+    """Offer to connect a channel and start the gateway; always print the next steps."""
     dialogue.say()
     try:
         names = list(built_in_specs())
@@ -98,7 +98,7 @@ def _connect_channel(dialogue: Dialogue, args: argparse.Namespace) -> int:
 
 
 def _print_next_steps(dialogue: Dialogue, args: argparse.Namespace) -> None:
-    """Print the working features and their commands; this ends every path."""
+    """Print the features that work now, with their commands."""
     settings = settings_of(args)
     name = chosen_model(settings, os.environ)
     model = next((config.model for config in model_list(settings) if config.name == name), name)
@@ -131,7 +131,7 @@ def _settings_without_file(args: argparse.Namespace) -> Settings:
 
 
 def starter_config(model: str | None) -> dict[str, Any]:
-    """Return a small config.json; a key is a reference to the vendor's variable, never the key."""
+    """Return a minimal configuration, which refers to an API key by its environment variable."""
     entries = []
     if model is not None:
         entry = {"model_name": "default", "model": model}

@@ -191,7 +191,7 @@ class PostgresStore:
     ) -> T:
         """Run `work` as the port defines; the caller waits while the server is away."""
         speak = copy_context().run
-        job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
+        job = self._enqueue(lambda tx: speak(work, tx, *args, **kwargs))
         return await run_to_completion(job)
 
     async def backup(self, target: Path) -> int:
@@ -260,7 +260,7 @@ class PostgresStore:
             await asyncio.to_thread(thread.join)
         await asyncio.to_thread(self.lease.close)
 
-    def _hand_in(self, work: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+    def _enqueue(self, work: Callable[[Transaction], T]) -> "asyncio.Future[T]":
         if self._closed:
             raise StoreClosed
         future: asyncio.Future[T] = self._loop.create_future()

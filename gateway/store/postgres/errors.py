@@ -12,7 +12,7 @@ from gateway.store.port import Row
 
 # Classes of its codes: https://www.postgresql.org/docs/15/errcodes-appendix.html
 _NO_ROOM = ("53100",)
-_LATER = ("53", "54", "55", "57")
+_RETRYABLE = ("53", "54", "55", "57")
 _SHUT_DOWN = ("57P01", "57P02", "57P03")
 _BROKEN = ("XX001", "XX002")
 # A concurrent transaction committed first, so this one may run again. If two transactions insert a
@@ -55,5 +55,5 @@ def mapped(error: psycopg.Error) -> StoreError:
         )
     if code in _BROKEN:
         return StoreCorrupt(None, text)
-    kind = StoreBusy if code[:2] in _LATER or code in RERUN else StoreError
+    kind = StoreBusy if code[:2] in _RETRYABLE or code in RERUN else StoreError
     return kind(catalogue_text("the database returned an error: {reason}"), reason=text)

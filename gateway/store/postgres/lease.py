@@ -17,7 +17,7 @@ from gateway.store.errors import StoreError, StoreTakenOver
 from gateway.store.port import Row
 from gateway.store.postgres.errors import is_lost
 
-# Share of a lease; an owner sends heartbeats more often than that.
+# Longest pause between two answers, as a share of a lease; heartbeats are more frequent.
 _PAUSE_SHARE = 0.4
 _HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def boot_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if _HAS_BOOTTIME else time.monotonic()
 
 
-def _nothing(connection: "psycopg.Connection[Row]") -> object:
+def _do_nothing(connection: "psycopg.Connection[Row]") -> object:
     return None
 
 
@@ -65,16 +65,16 @@ def _nothing(connection: "psycopg.Connection[Row]") -> object:
 class Fence:
     """Statements that check and renew the registration of a process.
 
-    `begin` begins a transaction and reads `number`, or nothing once the process no longer counts.
+    `begin` begins a transaction and reads `number`, or nothing once the process was replaced.
     `beat` is the heartbeat, with the process's state if `has_state`; it changes no row once the
-    process no longer counts. `reconnect` is called for a new connection of the heartbeat.
+    process was replaced. `reconnect` is called for a new connection of the heartbeat.
     """
 
     number: int
     begin: str
     beat: str
     has_state: bool = False
-    reconnect: Callable[["psycopg.Connection[Row]"], object] = _nothing
+    reconnect: Callable[["psycopg.Connection[Row]"], object] = _do_nothing
 
 
 def begin(connection: "psycopg.Connection[Row]", fence: Fence) -> None:
@@ -94,7 +94,7 @@ def taken_over() -> StoreError:
 
 
 class LeaseKeeper:
-    """Sends heartbeats on its `connection` until `close`.
+    """Sender of heartbeats on its `connection` until `close`.
 
     `when_replaced` is called once, in a separate thread. `state`, as JSON, is sent with the next
     heartbeat.
@@ -122,7 +122,7 @@ class LeaseKeeper:
     def is_held(self) -> bool:
         """Return whether no other process can have replaced this one.
 
-        That is so within the length of a lease after a heartbeat. The clock also runs while a
+        This holds for the length of a lease after each heartbeat. The clock also runs while a
         process or its machine is stopped.
         """
         return boot_clock() < self._held_until
@@ -137,13 +137,13 @@ class LeaseKeeper:
             try:
                 if self._connection is None:
                     self._connection = self._connect()
-                    # The lock may still be ours, on a connection that the server believes alive.
+                    # An old connection that the server considers alive may still hold the lock.
                     self._fence.reconnect(self._connection)
-                said_at = boot_clock()
+                sent_at = boot_clock()
                 if not self._beat(self._connection):
                     self._when_replaced()
                     break
-                self._held_until = said_at + self._lease_s
+                self._held_until = sent_at + self._lease_s
             except psycopg.Error as exc:
                 if self._connection is not None and is_lost(exc, self._connection):
                     self._connection.close()

@@ -50,7 +50,7 @@ _PRAGMAS = (
     "PRAGMA cache_size=-2000",
 )
 # Low byte of SQLite's codes; the other bytes give details (https://sqlite.org/rescode.html).
-_LATER = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR)
+_RETRYABLE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR)
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -109,10 +109,9 @@ class SqliteStore:
         the database (a full disk, a damaged file, after `close`), and every error that `work`
         raises.
         """
-        # Work runs in its caller's context, so that it uses the caller's language
-        # (`agent.language`).
-        speak = copy_context().run
-        job = self._hand_in(lambda tx: speak(work, tx, *args, **kwargs))
+        # Run in the caller's context, which sets the language (`agent.language`).
+        run_in_context = copy_context().run
+        job = self._enqueue(lambda tx: run_in_context(work, tx, *args, **kwargs))
         return await run_to_completion(job)
 
     def is_held(self) -> bool:
@@ -125,34 +124,34 @@ class SqliteStore:
         await asyncio.Event().wait()
 
     async def backup(self, target: Path) -> int:
-        """Copy everything to a new file, between other work; returns its size in bytes.
+        """Copy the database to a new file and return its size in bytes; other work continues.
 
-        Raises `StoreError` for a file that exists, and for a copy that does not verify.
+        Raises `StoreError` if the file exists or the copy fails its verification.
         """
-        job = self._hand_in(lambda connection: self._copy(connection, target), alone=True)
+        job = self._enqueue(lambda connection: self._copy(connection, target), alone=True)
         return await run_to_completion(job)
 
     async def rewrite(self) -> None:
         """Rewrite the whole file, so that it contains no deleted data; nothing else runs meanwhile.
 
-        Raises `StoreError`: it needs as much free space as the data take.
+        Raises `StoreError`, for example without enough free space for a second copy of the data.
         """
-        await run_to_completion(self._hand_in(_rewrite, alone=True))
+        await run_to_completion(self._enqueue(_rewrite, alone=True))
 
     def upgrade_copies(self) -> Sequence[Path]:
-        """Return the copies of the file that upgrades have left, oldest first."""
+        """Return the copies of the file that upgrades have made, oldest first."""
         return copies(self.file)
 
     async def close(self) -> None:
         """Finish the queued work, then close the file."""
         if self._closed:
             return
-        last = self._hand_in(lambda _: self._closing.set(), alone=True)
+        last = self._enqueue(lambda _: self._closing.set(), alone=True)
         self._closed = True
         await run_to_completion(last)
         await asyncio.to_thread(self._thread.join)
 
-    def _hand_in(self, work: Callable[[Any], T], *, alone: bool = False) -> "asyncio.Future[T]":
+    def _enqueue(self, work: Callable[[Any], T], *, alone: bool = False) -> "asyncio.Future[T]":
         if self._closed:
             raise StoreClosed
         future: asyncio.Future[T] = self._loop.create_future()
@@ -304,7 +303,7 @@ def _resolve(jobs: list[StoreWork]) -> None:
 
 def connect(path: Path, *, check: bool = False, cipher: Cipher | None = None) -> sqlite3.Connection:
     """Return an open connection to an up-to-date database. Raises `StoreError`."""
-    # SQLite gives the files next to it the same mode.
+    # SQLite creates its other files with the same mode.
     with suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     try:
@@ -335,7 +334,7 @@ def _prepare(
     connection: sqlite3.Connection, path: Path, check: bool, cipher: Cipher | None
 ) -> None:
     connection.execute(_LOCKING)
-    # Check before anything is written: a refused database is unchanged.
+    # Check before anything is written: a rejected database stays unchanged.
     require_supported(connection, path)
     tx = SqliteTransaction(connection)
     check_key(tx, path, cipher, table_names(connection))
@@ -353,7 +352,7 @@ def _prepare(
 
 
 def mapped_error(error: sqlite3.Error, file: Path | None = None) -> StoreError:
-    """Return the store's error for one of SQLite's, about the database in `file`."""
+    """Convert an error of SQLite to an error of the store about the database in `file`."""
     text = str(error)
     # Errors that Python's module raises itself have no code.
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -363,5 +362,5 @@ def mapped_error(error: sqlite3.Error, file: Path | None = None) -> StoreError:
         )
     if code in _BROKEN:
         return StoreCorrupt(file, text)
-    kind = StoreBusy if code in _LATER else StoreError
+    kind = StoreBusy if code in _RETRYABLE else StoreError
     return kind(catalogue_text("the database returned an error: {reason}"), reason=text)

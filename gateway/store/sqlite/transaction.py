@@ -14,7 +14,7 @@ from gateway.store.port import Args, Row
 from gateway.store.sealing import SealingTransaction
 
 # Scripts that are written without spaces: Thai to Khmer, kana, Han, Hangul. Their characters are
-# entered separately, and found as phrases.
+# indexed separately and matched as phrases.
 _UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"

@@ -1,4 +1,4 @@
-"""Questions of servers, from the form to the answer."""
+"""Elicitation by MCP servers, from the form to the answer."""
 
 import asyncio
 import time
@@ -61,7 +61,7 @@ async def test_refusal_has_no_content(action: Any) -> None:
     assert (result.action, result.content) == (action, None)
 
 
-async def test_answer_to_a_page_has_no_content() -> None:
+async def test_answer_to_a_url_request_has_no_content() -> None:
     params = types.ElicitRequestURLParams(
         message="Pay", url="https://example.org/pay", elicitation_id="1"
     )
@@ -114,7 +114,7 @@ async def test_form_without_properties_has_no_fields(schema: dict[str, Any]) -> 
     assert question.fields == ()
 
 
-async def test_thinking_time_does_not_count() -> None:
+async def test_deadline_is_suspended_while_a_person_answers() -> None:
     calls = LiveCalls(None)
     async with asyncio.timeout(100) as deadline:
 
@@ -138,7 +138,7 @@ async def test_ambiguous_question_of_concurrent_calls_is_declined() -> None:
 
         async with asyncio.timeout(100) as deadline, calls.during(person, deadline):
             await both.wait()
-            # Within the call its owner is known.
+            # Inside a call, the question belongs to that call.
             await calls.ask(Elicitation("s", "?"))
             await both.wait()
 

@@ -21,17 +21,17 @@ def _of(**keywords: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": keywords}}
 
 
-# Each stalled, crashed or misled some validator.
+# Each of these has stalled, crashed or misled a validator.
 HOSTILE_SCHEMAS: dict[str, dict[str, Any]] = {
     "backtracking pattern": _of(type="string", pattern="^(a|a)*b$"),
     "nested repetition": _of(type="string", pattern="^((a+)+)+$"),
     "large repetition": _of(type="string", pattern="(.{1,900})(.{1,100}){3}x"),
     "huge pattern": _of(type="string", pattern="a?" * 30_000 + "a" * 30_000),
-    "pattern of Unicode": _of(type="string", pattern=r"^\p{L}+$"),
-    "pattern of Python": _of(type="string", pattern=r"(?P<a>a)(?P=a)"),
-    "pattern of half a character": _of(type="string", pattern="\ud800"),
+    "Unicode pattern": _of(type="string", pattern=r"^\p{L}+$"),
+    "Python pattern": _of(type="string", pattern=r"(?P<a>a)(?P=a)"),
+    "pattern with a lone surrogate": _of(type="string", pattern="\ud800"),
     "pattern that is a number": _of(type="string", pattern=5),
-    "patterns of names": {"patternProperties": {f"^(a|a)*{n}$": {} for n in range(300)}},
+    "name patterns": {"patternProperties": {f"^(a|a)*{n}$": {} for n in range(300)}},
     "mutual references": {"type": "object", "properties": _MUTUAL},
     "web of references": {"type": "object", "properties": _WEB},
     "reference to itself": {"$ref": "#"},
@@ -42,11 +42,11 @@ HOSTILE_SCHEMAS: dict[str, dict[str, Any]] = {
     },
     "reference to a file": _of(**{"$ref": "file:///dev/zero"}),
     "reference to nowhere": _of(**{"$ref": "#/no/such/place"}),
-    "reference to a word": _of(**{"$ref": "#/type"}),
+    "reference to a string": _of(**{"$ref": "#/type"}),
     "reference that is a list": _of(**{"$ref": ["#"]}),
     "reference with escapes": _of(**{"$ref": "#/%zz/~2/~"}),
     "infinite minimum": _of(minimum=float("inf")),
-    "maximum that is no number": _of(maximum=float("nan")),
+    "maximum that is not a number": _of(maximum=float("nan")),
     "minimum of 4,000 digits": _of(minimum=10**4000),
     "multiple of zero": _of(multipleOf=0),
     "multiple of almost nothing": _of(multipleOf=5e-324),
@@ -65,7 +65,7 @@ HOSTILE_SCHEMAS: dict[str, dict[str, Any]] = {
     "property that is a number": {"type": "object", "properties": {"a": 5}},
     "applicators of the wrong type": _of(allOf=5, anyOf={}, oneOf="x", items=7, prefixItems=3),
     "empty applicators": _of(allOf=[], anyOf=[], oneOf=[]),
-    "names with half a character": {"type": "object", "required": ["\ud800"]},
+    "names with a lone surrogate": {"type": "object", "required": ["\ud800"]},
     "draft 4": {
         "$schema": "http://json-schema.org/draft-04/schema#",
         "id": "http://127.0.0.1:9/secret#f",
@@ -77,14 +77,14 @@ HOSTILE_SCHEMAS: dict[str, dict[str, Any]] = {
 
 
 def _fan_out(leaf: Any) -> dict[str, Any]:
-    """Return a schema that leads to the leaf 22,500 times."""
+    """Return a schema that reaches the leaf 22,500 times."""
     many: dict[str, Any] = {
         name: {"allOf": [{"$ref": f"#/{to}"}] * 150} for name, to in ("ab", "bc")
     }
     return {"$ref": "#/a", **many, "c": leaf}
 
 
-# Validation steps of these cost a hundred times as much as others.
+# A validation step of these costs a hundred times as much as usual.
 COSTLY_SCHEMAS: dict[str, dict[str, Any]] = {
     "long reference": _fan_out({"$ref": "#/" + "%41" * 18_000}),
     "many types": _fan_out({"type": ["null"] * 6_500 + ["object"]}),
@@ -108,14 +108,14 @@ for _ in range(60):
 HOSTILE_ARGUMENTS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "letters": {"a": "a" * 100_000},
-    "letters and an end": {"a": "a" * 3_000 + "!"},
+    "letters and another character": {"a": "a" * 3_000 + "!"},
     "null": {"a": None},
     "true": {"a": True},
     "infinity": {"a": float("inf")},
-    "no number": {"a": float("nan")},
+    "not a number": {"a": float("nan")},
     "number of 4,000 digits": {"a": 10**4000},
     "number of 10,000 digits": {"a": 10**10_000},
-    "half a character": {"a": "\ud800", "\udfff": 1},
+    "lone surrogate": {"a": "\ud800", "\udfff": 1},
     "zero bytes": {"a": "\0", "\0": "\0"},
     "deep list": {"a": _DEEP_LIST},
     "deep list as text": {"a": "[" * 900 + "]" * 900},
@@ -123,6 +123,6 @@ HOSTILE_ARGUMENTS: dict[str, dict[str, Any]] = {
     "doubling object": {"a": _DEEP_OBJECT},
     "long list": {"a": list(range(30_000))},
     "very long list": {"a": [0] * 300_000},
-    "names of a web": {f"p{n}": {f"p{m}": {} for m in range(50)} for n in range(50)},
+    "properties of the web": {f"p{n}": {f"p{m}": {} for m in range(50)} for n in range(50)},
     "long name": {"a" * 100_000: 1},
 }

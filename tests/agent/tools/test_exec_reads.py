@@ -49,11 +49,11 @@ async def outcome(box: Bubblewrap, call: CallContext, command: str) -> str:
 async def test_misjudged_read_only_command_cannot_write(box: Bubblewrap, call: CallContext) -> None:
     (call.workspace / "file").write_text("old")
     wrong = replace(call, plan=EffectPlan(read_only=True))
-    process = await tool(box).run(
+    result = await tool(box).run(
         {"command": "echo x >$TMPDIR/y; cat $TMPDIR/y; echo x >file"}, wrong
     )
-    assert process.for_model.startswith("x\n")
-    assert "was classified as read-only" in process.for_model
+    assert result.for_model.startswith("x\n")
+    assert "was classified as read-only" in result.for_model
     assert (call.workspace / "file").read_text() == "old"
 
 
@@ -66,9 +66,9 @@ async def test_misjudged_background_command_cannot_write(
     tool_result = await exec_.run({"command": line, "background": True}, wrong)
     assert "process 1" in tool_result.for_model
     process = ProcessTool(ToolSettings(), exec_.processes)
-    result = {"action": "input", "text": "hello\n\x04", "id": 1}
-    assert (await process.plan(result, call)).read_only
-    assert "hello" in (await process.run(result, call)).for_model
+    args = {"action": "input", "text": "hello\n\x04", "id": 1}
+    assert (await process.plan(args, call)).read_only
+    assert "hello" in (await process.run(args, call)).for_model
     await exec_.aclose()
     assert list(call.workspace.iterdir()) == []
 

@@ -104,7 +104,7 @@ def refusal(schema: Any, arguments: dict[str, Any]) -> str:
 
 # The validator rejects these before it reads the schema.
 UNUSABLE = {
-    *("infinity", "no number", "number of 10,000 digits", "deep list", "very long list"),
+    *("infinity", "not a number", "number of 10,000 digits", "deep list", "very long list"),
     "doubling object",
 }
 

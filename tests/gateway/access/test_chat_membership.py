@@ -25,9 +25,9 @@ def membership_change(
     return MembershipChange(route, name, is_present=present, was_present=was, **fields)
 
 
-async def messages_after(parts: Parts, *standings: MembershipChange) -> list[tuple[str, str]]:
+async def messages_after(parts: Parts, *changes: MembershipChange) -> list[tuple[str, str]]:
     """Return the (chat, text) pairs sent after these membership changes."""
-    await parts.bus.accept("chat", "bot", Batch([], membership_changes=standings))
+    await parts.bus.accept("chat", "bot", Batch([], membership_changes=changes))
     return await parts.stored("outbox", "chat", "body", state="pending", order="seq")
 
 
@@ -91,7 +91,7 @@ async def test_owner_is_notified_of_chats_that_reject_text(tmp_path: Path) -> No
     ]
 
 
-async def test_message_of_a_person_whose_id_changed_is_routed(tmp_path: Path) -> None:
+async def test_notice_takes_no_name_from_a_forged_message(tmp_path: Path) -> None:
     cipher = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
     async with running(tmp_path, [], owner="chat:7", cipher=cipher) as parts:
         message = chat_message("/status", "8", sender=Sender("8", "Bob"))

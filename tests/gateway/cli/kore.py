@@ -20,7 +20,7 @@ def kore(
     home: Path,
     environ: Mapping[str, str] | None = None,
     stdin: str = "",
-    timeout_s: float = fork_server.PATIENCE_S,
+    timeout_s: float = fork_server.TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run `kore` in `home`'s parent with an almost empty environment."""
     clean = _clean(home)

@@ -237,14 +237,14 @@ async def test_stop_waits_for_running_calls(tmp_path: Path) -> None:
     class Slow(MemoryService):
         async def stop_turn(self, lane: str) -> bool:
             began.set()
-            await go_on.wait()
+            await may_finish.wait()
             return True
 
-    began, go_on = asyncio.Event(), asyncio.Event()
+    began, may_finish = asyncio.Event(), asyncio.Event()
     path = tmp_path / "kore.sock"
     async with Slow() as slow, asyncio.timeout(30), asyncio.TaskGroup() as group:
         async with ControlServer(slow, path):
             call = group.create_task((await connect(path)).stop_turn(LANE))
             await began.wait()
-            asyncio.get_running_loop().call_soon(go_on.set)
+            asyncio.get_running_loop().call_soon(may_finish.set)
         assert await call

@@ -23,18 +23,18 @@ class Lingering:
     name = "lingering"
 
     def __init__(self, rest: str) -> None:
-        self.go_on = asyncio.Event()
+        self.may_finish = asyncio.Event()
         self._rest = rest
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         yield TextDelta(BEGUN)
-        await self.go_on.wait()
+        await self.may_finish.wait()
         if self._rest:
             yield TextDelta(self._rest)
         yield Reply(assistant(BEGUN + self._rest), Usage(1, 1), "stop")
 
     async def aclose(self) -> None:
-        self.go_on.set()
+        self.may_finish.set()
 
 
 @pytest.mark.parametrize(("rest", "edits"), [("", 0), (" And more.", 1)])
@@ -47,7 +47,7 @@ async def test_restart_edits_only_outdated_messages(tmp_path: Path, rest: str, e
         await parts.bus.accept("chat", "bot", Batch([chat_message("go")]))
         await platform.until(lambda: ("preview", "1", BEGUN) in platform.calls)
         await parts.until_stored("outbox", provider_message_id=PRESENT)
-        model.go_on.set()
+        model.may_finish.set()
         await parts.until_stored("turn", state="done")
         await cancel_and_wait(work)
     async with running(tmp_path, [], platform=platform) as parts:

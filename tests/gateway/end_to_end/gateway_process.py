@@ -32,8 +32,8 @@ from tests.gateway import stored
 ROOT = Path(__file__).parents[3]
 KEY = "sk-stand-in-0123456789abcdef"
 OWNER = 1
-PATIENCE_S = 60.0
-_LOOK_S = 0.01
+TIMEOUT_S = 60.0
+_POLL_INTERVAL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,39 +157,39 @@ class GatewayProcess:
     async def ended(self) -> int:
         """Return the exit code once the connections are closed too."""
         assert self._process is not None
-        code = await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        code = await asyncio.wait_for(self._process.wait(), TIMEOUT_S)
         await self.api.wait_for(lambda: not self.api.polling)
         return code
 
     async def exit_code(self) -> int:
         """Return the exit code while another gateway polls."""
         assert self._process is not None
-        return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+        return await asyncio.wait_for(self._process.wait(), TIMEOUT_S)
 
     async def until(self, reached: Callable[[], object]) -> None:
         """Wait for the condition for as long as the process runs."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not reached():
             assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
             assert time.monotonic() < deadline, (
                 f"waited in vain; {self.api.summary()}; {self.model.summary()}\n{self.log_text()}"
             )
-            await self.api.news(_LOOK_S)
+            await self.api.news(_POLL_INTERVAL_S)
 
     async def idle(self) -> None:
         """Wait until all messages of people are answered and the answers are sent."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.api.pending_updates or await self._is_busy():
             assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
             assert time.monotonic() < deadline, f"never idle; {self.api.summary()}"
-            await self.api.news(_LOOK_S)
+            await self.api.news(_POLL_INTERVAL_S)
 
     async def posted(self) -> None:
         """Wait until all outgoing messages are sent and recorded; a turn may still run."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (await self.status())["routes_with_mail"]:
             assert time.monotonic() < deadline, f"never posted; {self.api.summary()}"
-            await self.api.news(_LOOK_S)
+            await self.api.news(_POLL_INTERVAL_S)
 
     async def answers_to(self, chat: int, text: str, **more: Any) -> list[str]:
         """Send a message as a person, and return the bot's messages in the chat once it is idle."""
@@ -219,10 +219,10 @@ class GatewayProcess:
 
     async def until_channel(self, state: str) -> Mapping[str, Any]:
         """Wait until the channel has this state."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (channel := await self.channel())["state"] != state:
             assert time.monotonic() < deadline, f"{channel}\n{self.log_text()}"
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
         return channel
 
     async def stored(self, table: str, *columns: str, **where: Any) -> list[Row]:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.fakes.model_script import ReplyScript
-from tests.gateway.end_to_end.gateway_process import OWNER, PATIENCE_S, GatewayProcess
+from tests.gateway.end_to_end.gateway_process import OWNER, TIMEOUT_S, GatewayProcess
 
 
 def change_section(gateway: GatewayProcess, section: str, **values: Any) -> None:
@@ -19,7 +19,7 @@ def change_section(gateway: GatewayProcess, section: str, **values: Any) -> None
 
 
 async def until(reached: Callable[[], Awaitable[object]], why: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not await reached():
         assert time.monotonic() < deadline, why
         await asyncio.sleep(0.05)
@@ -27,7 +27,7 @@ async def until(reached: Callable[[], Awaitable[object]], why: str) -> None:
 
 async def config_of(gateway: GatewayProcess) -> dict[str, Any]:
     """Return the reported state of the configuration, once it is watched."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while (result := (await gateway.status())["config"]) is None:
         assert time.monotonic() < deadline, gateway.log_text()
         await asyncio.sleep(0.05)

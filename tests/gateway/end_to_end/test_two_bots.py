@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.fakes.bot_pair import SECOND_TOKEN, BotPair
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import ReplyScript
-from tests.gateway.end_to_end.gateway_process import PATIENCE_S, GatewayProcess
+from tests.gateway.end_to_end.gateway_process import TIMEOUT_S, GatewayProcess
 
 GROUP = -900
 ACCOUNT = {"name": "second", "token": SECOND_TOKEN, "allow_from": ["*"]}
@@ -75,7 +75,7 @@ async def test_rejected_token_stops_only_its_own_bot(
         ) as gateway,
     ):
         assert await gateway.answers_to(7, "hi") == ["echo: hi"]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while (result := await states(gateway))["telegram:second"] != "refused":
                 await asyncio.sleep(0.01)
         assert result["telegram:123456"] == "polling"

@@ -18,8 +18,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 LEASE_S = 5.0
-# Every `_LOOKS_S` the gateway looks for workers that have died.
-_AWAY_S, _LOOKS_S = 6.0, 1.5
+# The gateway looks for dead workers every `_SCAN_INTERVAL_S`.
+_AWAY_S, _SCAN_INTERVAL_S = 6.0, 1.5
 
 
 async def test_worker_continues_its_turn_after_a_database_outage(
@@ -56,8 +56,8 @@ async def test_worker_continues_its_turn_after_a_database_outage(
                 await asyncio.to_thread(server.start)
                 await api.user_says(2, "/help")
                 await gateway.until(lambda: api.answers(2))
-                await asyncio.sleep(_LOOKS_S)
-                proxy.go_on()
+                await asyncio.sleep(_SCAN_INTERVAL_S)
+                proxy.resume()
                 model.let_go()
                 await worker.until(lambda: api.answers(1) == ["still here"])
 

@@ -1,4 +1,4 @@
-"""Servers of fanout tests, the faults that they can have, and a listening member."""
+"""Servers for fanout tests, with faults to inject, and a subscribed member."""
 
 import asyncio
 import os
@@ -32,13 +32,13 @@ KORE_ID = "0011223344556677"
 
 
 class Bus(ABC):
-    """A running server."""
+    """A running message server whose faults a test controls."""
 
     @abstractmethod
     def fanout(
         self, keys: KeySource | None = None, *, queue_bytes: int = MAX_QUEUE_BYTES, kore: int = 0
     ) -> QueuedFanout:
-        """Return the fanout of one process, in one of two Kores."""
+        """Return the fanout of one process; `kore` selects one of two installations."""
 
     @abstractmethod
     def cut(self) -> None:
@@ -52,18 +52,18 @@ class Bus(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Send SIGSTOP to all processes of the server; `go_on` continues them."""
+        """Send SIGSTOP to all processes of the server; `resume` continues them."""
 
     @abstractmethod
-    def go_on(self) -> None: ...
+    def resume(self) -> None: ...
 
     @abstractmethod
     async def send_raw(self, topic: Topic, frame: bytes) -> None:
-        """Send a frame as another program would."""
+        """Send a frame as a different program would."""
 
     @abstractmethod
     def raw(self, topic: Topic) -> AbstractAsyncContextManager[list[bytes]]:
-        """Collect the messages that another program sees."""
+        """Yield a list that collects the messages that a different program sees."""
 
 
 class PostgresBus(Bus):
@@ -85,7 +85,7 @@ class PostgresBus(Bus):
             )
 
     def kill(self) -> None:
-        self.go_on()
+        self.resume()
         self._server.kill()
 
     def start(self) -> None:
@@ -101,7 +101,7 @@ class PostgresBus(Bus):
         for process in self._stopped:
             os.kill(process, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         for process in self._stopped:
             os.kill(process, signal.SIGCONT)
         self._stopped = []
@@ -155,8 +155,8 @@ class NatsBus(Bus):
     def stop(self) -> None:
         self._server.stop()
 
-    def go_on(self) -> None:
-        self._server.go_on()
+    def resume(self) -> None:
+        self._server.resume()
 
     async def send_raw(self, topic: Topic, frame: bytes) -> None:
         client = Client()

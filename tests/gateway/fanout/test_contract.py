@@ -182,7 +182,7 @@ async def test_messages_sent_to_a_paused_server_arrive(bus: Bus) -> None:
         for _ in range(500):
             await asyncio.sleep(0)
         assert front.messages == [b"before"]
-        await asyncio.to_thread(bus.go_on)
+        await asyncio.to_thread(bus.resume)
         await wait_until(lambda: len(front.messages) >= 501)
         assert front.messages == [b"before", *numbered("while", 500)]
 
@@ -200,7 +200,7 @@ async def test_shutdown_next_to_a_hanging_server(bus: Bus) -> None:
         async with asyncio.timeout(10):
             await cancel_and_wait(task)
     finally:
-        bus.go_on()
+        bus.resume()
 
 
 @pytest.mark.parametrize("rounds", range(0, 24, 3))
@@ -290,4 +290,4 @@ async def test_flush_times_out_without_a_server(bus: Bus) -> None:
             async with asyncio.timeout(FLUSH_TIMEOUT_S + 5):
                 await stream.fanout.flush()
         finally:
-            bus.go_on()
+            bus.resume()

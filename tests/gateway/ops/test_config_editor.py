@@ -130,13 +130,13 @@ async def test_only_the_first_of_concurrent_changes_is_written(
 ) -> None:
     editors = [editor() for _ in range(8)]
     proposals = [
-        outcome.check("agent.max_iterations", str(n + 1))["proposal"]
-        for n, outcome in enumerate(editors)
+        concurrent.check("agent.max_iterations", str(n + 1))["proposal"]
+        for n, concurrent in enumerate(editors)
     ]
     results = await asyncio.gather(
         *(
-            outcome.change("agent.max_iterations", str(n + 1), proposals[n], is_confirmed=True)
-            for n, outcome in enumerate(editors)
+            concurrent.change("agent.max_iterations", str(n + 1), proposals[n], is_confirmed=True)
+            for n, concurrent in enumerate(editors)
         ),
         return_exceptions=True,
     )

@@ -100,10 +100,10 @@ async def test_hit_of_both_rankings_comes_first(
     memory.write_text(
         "- 2026-01-01: A cat named Momo\n- 2026-01-02: Momo is a place\n- 2026-01-03: A kitten\n"
     )
-    process = await MemorySearch(ToolSettings()).run(
+    result = await MemorySearch(ToolSettings()).run(
         {"query": "pet Momo"}, call(tmp_path, similarity)
     )
-    first, *rest = process.for_model.split("\n")
+    first, *rest = result.for_model.split("\n")
     assert first.endswith("A cat named Momo")
     assert len(rest) == 2
 
@@ -137,7 +137,7 @@ async def test_person_joining_during_the_search_is_considered(
         await replace(find, similarity=slow)("the pet", 5)
 
 
-async def test_words_are_used_without_the_model(
+async def test_search_by_words_works_without_the_model(
     database: SqliteStore,
     model_server: ModelServer,
     similarity: StoredSimilarity,
@@ -147,8 +147,8 @@ async def test_words_are_used_without_the_model(
     model_server.embeddings_status = 400
     memory = call(tmp_path, similarity).memory
     memory.write_text("- 2026-01-01: A cat named Momo\n")
-    process = await MemorySearch(ToolSettings()).run({"query": "momo"}, call(tmp_path, similarity))
-    assert process.for_model.startswith(
+    result = await MemorySearch(ToolSettings()).run({"query": "momo"}, call(tmp_path, similarity))
+    assert result.for_model.startswith(
         "- MEMORY.md:1: - 2026-01-01: A cat named Momo\n(searched by"
     )
     await database.transact(talk, "Momo is here")
@@ -176,7 +176,7 @@ async def test_oldest_vectors_are_evicted(
     assert await database.transact(store) == {b"\0", b"\2", b"\3"}
 
 
-async def test_vectors_are_deleted_with_data_of_a_person(
+async def test_vectors_are_deleted_with_the_data_of_a_person(
     database: SqliteStore, similarity: StoredSimilarity
 ) -> None:
     await similarity("pet", ["cat"])

@@ -22,11 +22,11 @@ from tests import postgres_server
 from tests.fakes.bot_api import BotApi
 from tests.fakes.model import ModelServer
 from tests.gateway import stored
-from tests.gateway.end_to_end.gateway_process import PATIENCE_S, GatewayProcess
+from tests.gateway.end_to_end.gateway_process import TIMEOUT_S, GatewayProcess
 
 # Short enough for a test of a killed worker, and long enough for a busy machine.
 LEASE_S = 3.0
-_LOOK_S = 0.02
+_POLL_INTERVAL_S = 0.02
 _JOINS, _TAKES_TURNS = " joins ", "taking turns"
 _T = TypeVar("_T")
 Sections = Mapping[str, Mapping[str, Any]]
@@ -194,11 +194,11 @@ class WorkerGroup:
 
     async def until(self, reached: Callable[[], Awaitable[object]]) -> None:
         """Wait for an asynchronous condition."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not await reached():
             logs = [worker.log_text() for worker in (self.front, *self.workers)]
             assert time.monotonic() < deadline, "\n".join(["waited in vain", *logs])
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def _has_work(tx: Transaction) -> bool:

@@ -13,11 +13,10 @@ from typing import Any
 
 import aiohttp
 
-from agent.text.visible import escape_line
+from agent.text.visible import escape_line, replace_lone_surrogates
 from gateway.channels.base import MessageRefused
 from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, message_id_of
 from gateway.channels.telegram.settings import TelegramSettings
-from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundFile, OutboundPart
 
 # Slower uploads are aborted and repeated.
@@ -104,7 +103,9 @@ def _method(file: OutboundFile) -> str:
 
 
 def _name(file: OutboundFile) -> str:
-    return escape_line(mend(file.name.replace('"', "'").replace("\r", " ").replace("\n", " ")))
+    return escape_line(
+        replace_lone_surrogates(file.name.replace('"', "'").replace("\r", " ").replace("\n", " "))
+    )
 
 
 def _caption(part: OutboundPart) -> Mapping[str, Any]:
@@ -114,4 +115,4 @@ def _caption(part: OutboundPart) -> Mapping[str, Any]:
         {"type": entity.type, "offset": entity.offset, "length": entity.length, **entity.extra}
         for entity in part.entities
     ]
-    return {"caption": mend(part.text), "caption_entities": entities}
+    return {"caption": replace_lone_surrogates(part.text), "caption_entities": entities}

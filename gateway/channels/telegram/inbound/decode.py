@@ -9,13 +9,12 @@ from typing import Any
 
 from agent.i18n import language_of
 from agent.records import frozen
-from agent.text.visible import escape_invisible
+from agent.text.visible import escape_invisible, replace_lone_surrogates
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettingsIndex
 from gateway.channels.telegram.ids import stored_id
 from gateway.channels.telegram.inbound.media import kind_of, media_of
 from gateway.channels.telegram.settings import Bot
-from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import InboundMessage, Media, Route, Sender
 
 # Fields of messages with another person's words: https://core.telegram.org/bots/api#message
@@ -117,7 +116,7 @@ def _press(query: Mapping[str, Any], here: DecodeContext, received_at: float) ->
         chat_id=here.moves.canonical(str(int(chat["id"]))),
         sender=sender,
         event_id=str(query["id"]),
-        content=mend(str(query.get("data", ""))),
+        content=replace_lone_surrogates(str(query.get("data", ""))),
         received_at=received_at,
         thread_id=_topic(message),
         private=chat["type"] == "private",
@@ -142,7 +141,7 @@ def _topic(message: Mapping[str, Any]) -> str | None:
 def person(user: Mapping[str, Any]) -> Sender:
     names = (user.get("first_name"), user.get("last_name"))
     name = " ".join(str(name) for name in names if name) or str(user.get("title", ""))
-    return Sender(str(int(user["id"])), mend(name))
+    return Sender(str(int(user["id"])), replace_lone_surrogates(name))
 
 
 def _source(origin: Mapping[str, Any], chat: Mapping[str, Any] | None = None) -> str | None:
@@ -173,7 +172,7 @@ def _forward_source(message: Mapping[str, Any]) -> str | None:
 
 
 def _one_line(name: str) -> str:
-    return escape_invisible(" ".join(mend(name).split()))[:_NAME_CHARS]
+    return escape_invisible(" ".join(replace_lone_surrogates(name).split()))[:_NAME_CHARS]
 
 
 class _MessageDecoder:
@@ -190,7 +189,7 @@ class _MessageDecoder:
         if not isinstance(text, str):
             raise TypeError("the text is not a string")
         # Invisible characters, common in forwarded text, reach the model only as visible escapes.
-        self._text = escape_invisible(mend(text))
+        self._text = escape_invisible(replace_lone_surrogates(text))
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
         text, sender, album = self._text_for_us(self._text), self._sender(), self._album()
@@ -313,7 +312,7 @@ class _MessageDecoder:
     def _quoted_text(self) -> str | None:
         source = self._message.get("quote") or self._reply() or {}
         text = source.get("text") or source.get("caption")
-        return escape_invisible(mend(str(text))) if text else None
+        return escape_invisible(replace_lone_surrogates(str(text))) if text else None
 
     def _is_own_quote(self) -> bool:
         """Return whether the sender wrote the message replied to, rather than forwarding it."""

@@ -6,7 +6,7 @@ https://core.telegram.org/bots/api#message
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gateway.channels.telegram.utf16 import mend
+from agent.text.visible import replace_lone_surrogates
 from gateway.core.messages import Media
 
 # In the order of Telegram's own apps, because an animation is also a document.
@@ -38,7 +38,7 @@ def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media
         return ()
     content = message[kind]
     if kind in _DESCRIBERS:
-        text = mend(_DESCRIBERS[kind](content))[:_WORDS_CHARS]
+        text = replace_lone_surrogates(_DESCRIBERS[kind](content))[:_WORDS_CHARS]
         return (Media(kind, quoted=quoted, words=text),)
     if kind == "photo":
         content = _largest(content)
@@ -47,7 +47,7 @@ def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media
     return (
         Media(
             kind,
-            name=mend(str(name)) if name else None,
+            name=replace_lone_surrogates(str(name)) if name else None,
             media_type=content.get("mime_type") or _TYPES.get(kind),
             size_bytes=_number(content.get("file_size")),
             seconds=_number(content.get("duration")),
@@ -73,7 +73,7 @@ def _number(value: object) -> int | None:
 
 
 def _text(value: object) -> str | None:
-    return mend(str(value)) if value else None
+    return replace_lone_surrogates(str(value)) if value else None
 
 
 def _location(place: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ def decode_batch(
     messages: list[InboundMessage] = []
     undecoded: list[Undecoded] = []
     moves: list[tuple[str, str]] = []
-    standings: list[MembershipChange] = []
+    membership_changes: list[MembershipChange] = []
     for raw in updates:
         if not isinstance(raw, dict) or not is_update_id(raw.get("update_id")):
             continue
@@ -53,8 +53,8 @@ def decode_batch(
             here.moves.learn(*move)
             moves.append(move)
         try:
-            if (standing := membership_change(update, here)) is not None:
-                standings.append(standing)
+            if (change := membership_change(update, here)) is not None:
+                membership_changes.append(change)
             decoded = decode(update, here, received_at)
         except Undecodable as exc:
             undecoded.append(_to_undecoded(raw, str(exc)))
@@ -62,7 +62,7 @@ def decode_batch(
         if decoded is not None:
             messages.append(decoded)
     cursors = {} if next_offset is None else cursors_of(next_offset)
-    return Batch(messages, undecoded, cursors, moves, standings)
+    return Batch(messages, undecoded, cursors, moves, membership_changes)
 
 
 def decode_stored(raw: str, here: DecodeContext, received_at: float) -> Batch:

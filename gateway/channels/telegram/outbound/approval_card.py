@@ -5,10 +5,10 @@ from collections.abc import Collection, Sequence
 from agent.approvals import QuestionLine, QuestionView, ServerQuestion
 from agent.i18n import t
 from agent.records import frozen
-from agent.text.visible import escape_for_approval
+from agent.text.visible import escape_for_approval, replace_lone_surrogates
 from gateway.channels.telegram.outbound.render import REPEAT_NOTE
 from gateway.channels.telegram.outbound.split import MAX_UNITS
-from gateway.channels.telegram.utf16 import mend, units
+from gateway.channels.telegram.utf16 import units
 from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 from gateway.core.question_view import approval_event, buttons_of
@@ -71,7 +71,7 @@ def render_details(question: ApprovalPrompt) -> OutboundFile | None:
     view = approval_event(question).view
     if question.request.server_question is not None or _is_whole(view):
         return None
-    text = mend("\n".join(line.text for line in view.lines))
+    text = replace_lone_surrogates("\n".join(line.text for line in view.lines))
     name = f"question-{question.number}.{'diff' if _language(question) == 'diff' else 'txt'}"
     return OutboundFile(name, text=text, size_bytes=len(text.encode()))
 
@@ -83,7 +83,7 @@ def _is_whole(view: QuestionView) -> bool:
 
 
 def _text(lines: Sequence[QuestionLine], kinds: Collection[str]) -> str:
-    return mend("\n".join(line.text for line in lines if line.kind in kinds))
+    return replace_lone_surrogates("\n".join(line.text for line in lines if line.kind in kinds))
 
 
 def _language(question: ApprovalPrompt) -> str | None:

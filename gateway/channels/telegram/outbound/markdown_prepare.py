@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from gateway.channels.telegram.utf16 import mend
+from agent.text.visible import replace_lone_surrogates
 
 # Noncharacters, removed from texts beforehand, mark syntax that the parser does not know: the start
 # and end of a spoiler, and a certain formula between dollars.
@@ -38,7 +38,12 @@ Events = list[tuple[Any, dict[str, int]]]
 
 def sanitize(markdown: str) -> str:
     """Remove lone surrogates and control characters, which Telegram would blank out anyway."""
-    text = mend(markdown).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = (
+        replace_lone_surrogates(markdown)
+        .removeprefix("\ufeff")
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+    )
     return text.translate(_CONTROLS)
 
 

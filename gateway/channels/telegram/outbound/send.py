@@ -14,6 +14,7 @@ from telegram import (
 )
 from telegram.error import TelegramError
 
+from agent.text.visible import replace_lone_surrogates
 from gateway.channels.base import (
     Ambiguous,
     BadFormat,
@@ -37,7 +38,6 @@ from gateway.channels.telegram.ids import (
     thread_of,
 )
 from gateway.channels.telegram.outbound.render import mark_repeat, mark_topic_lost, render_preview
-from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundMessage, OutboundPart, Route
 
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 _MAX_TOAST_CHARS = 200
 _MAX_PREVIEWS = 64
 
-# Telegram words its refusals for people; these phrases have been stable for years.
+# Telegram explains refusals in prose; these phrases have been stable for years.
 # The patterns are compiled on first use, which most runs never reach.
 _UNCHANGED = r"(?i)message is not modified"
 _GONE = r"(?i)message to edit not found|can't be edited|message_id_invalid"
@@ -83,14 +83,14 @@ class TelegramSender:
         self._open_admissions[route.chat_id] += 1
 
     def try_admit(self, route: Route) -> bool:
-        """Admit like `admit` if that needs no wait."""
+        """Admit the next `send` if that needs no wait; return False otherwise."""
         if not self._gate.acquire_at_once(route.chat_id, group=_is_group(route)):
             return False
         self._open_admissions[route.chat_id] += 1
         return True
 
     async def send(self, message: OutboundMessage) -> str:
-        """Send or edit after waiting, unless admitted; return the message's id."""
+        """Send or edit a message, waiting for the rate limiter unless admitted; return its id."""
         route, part = message.route, message.content
         if message.maybe_duplicate and message.provider_message_id is None:
             part = mark_repeat(part, preview=message.preview_lost, number=message.part)
@@ -104,12 +104,12 @@ class TelegramSender:
                 return await self._edit(route, part, message.provider_message_id)
             return await self._new(route, part, message.reply_to)
         except ChatMoved as moved:
-            # Learned only here, since the caller that sends a final part also stores it.
+            # Only in memory; a caller that sends a final part also stores the new id.
             self._moves.learn(moved.canonical_id, moved.current_id)
             raise
 
     async def send_files(self, message: OutboundMessage) -> str:
-        """Send files after waiting, unless admitted; return the first message's id."""
+        """Send files, waiting for the rate limiter unless admitted; return the first id."""
         route, part = message.route, message.content
         if message.maybe_duplicate:
             part = mark_repeat(part, preview=message.preview_lost)
@@ -117,7 +117,7 @@ class TelegramSender:
             part = mark_topic_lost(part)
         await self._pass_gate(route)
         for _ in part.files[1:]:
-            # Each part of an album counts, but an album is not sent in parts.
+            # Each file of an album counts towards the limit, but the album is one request.
             self._gate.try_acquire(route.chat_id, group=_is_group(route))
         target = self._target(route, message.reply_to)
         try:
@@ -128,7 +128,7 @@ class TelegramSender:
         return stored_id(str(target["chat_id"]), message_id, self._moves)
 
     async def probe(self) -> None:
-        """Send a harmless request, which also shows problems between us and the server."""
+        """Send a harmless request, to detect connection problems."""
         try:
             await self._bot.get_me()
         except (TelegramError, LookupError, TypeError, ValueError) as exc:
@@ -181,7 +181,7 @@ class TelegramSender:
         draft = self._bot.send_message_draft(
             telegram_chat_id(route, self._moves),
             number,
-            mend(part.text),
+            replace_lone_surrogates(part.text),
             message_thread_id=thread_of(route),
             entities=_entities(part),
         )
@@ -210,7 +210,9 @@ class TelegramSender:
         https://core.telegram.org/bots/api#answercallbackquery
         """
         try:
-            await self._bot.answer_callback_query(query_id, mend(sentence[:_MAX_TOAST_CHARS]))
+            await self._bot.answer_callback_query(
+                query_id, replace_lone_surrogates(sentence[:_MAX_TOAST_CHARS])
+            )
         except TelegramError as exc:
             raise send_error(exc) from exc
         except (LookupError, TypeError, ValueError) as exc:
@@ -241,7 +243,7 @@ class TelegramSender:
     async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
         target = self._target(route, reply_to)
         content: dict[str, Any] = {
-            "text": mend(part.text),
+            "text": replace_lone_surrogates(part.text),
             "link_preview_options": {"is_disabled": True},
         }
         if part.entities:
@@ -266,11 +268,13 @@ class TelegramSender:
     async def _edit(self, route: Route, part: OutboundPart, provider_message_id: str) -> str:
         message_id = telegram_message_id(route, provider_message_id, self._moves)
         if message_id is None:
-            raise MessageNotFound("the message is in the group that this chat was before")
+            raise MessageNotFound(
+                "the message belongs to the group that this chat was upgraded from"
+            )
         # Until this edit succeeds, the displayed content is unknown.
         self._preview_pages.pop((route, provider_message_id), None)
         edit = self._bot.edit_message_text(
-            mend(part.text),
+            replace_lone_surrogates(part.text),
             chat_id=telegram_chat_id(route, self._moves),
             message_id=message_id,
             entities=_entities(part),
@@ -317,7 +321,7 @@ def send_error(exc: TelegramError) -> SendError:
     if exc.code == 403 or re.search(_UNREACHABLE, reason):
         return ChatUnreachable(reason)
     if exc.code in (401, 404, 409):
-        # The token or the server is wrong, not the message, which waits for the correction.
+        # The token or the server is wrong, not the message; it is sent once that is corrected.
         return NotSent(str(exc))
     for pattern, error in (
         (_UNCHANGED, _Unchanged),
@@ -344,5 +348,5 @@ def _keyboard(part: OutboundPart) -> InlineKeyboardMarkup | None:
 
 
 def _is_group(route: Route) -> bool:
-    """Return whether the route is a group; private chats have their person's positive id."""
+    """Return whether the route is a group; the ids of private chats are positive."""
     return route.chat_id.startswith("-")

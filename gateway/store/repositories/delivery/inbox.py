@@ -47,7 +47,7 @@ class InboxBatch:
     cursors: Mapping[str, str] = field(default_factory=dict)
     moves: Sequence[tuple[str, str]] = ()
     group_context: Sequence[InboundMessage] = ()
-    standings: Sequence[MembershipChange] = ()
+    membership_changes: Sequence[MembershipChange] = ()
 
 
 def accept(

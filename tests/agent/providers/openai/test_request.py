@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest, ToolSpec
 from agent.providers.openai.request import OpenAIRequestEncoder, extra_to_signature
 from agent.providers.vendors import Dialect
-from agent.providers.wire_text import replace_lone_surrogates
+from agent.text.visible import replace_lone_surrogates
 from agent.types import Message, Text, Thinking, ToolCall, assistant, user
 
 TOOL = ToolSpec("exec", "Run.", {"type": "object"})

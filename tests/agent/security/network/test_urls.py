@@ -49,7 +49,7 @@ async def test_every_spelling_of_a_local_address_is_rejected(host: str) -> None:
      "http://8.8.8.8:99999/", "http://[::1", "javascript:alert(1)", "http://\ud800/",
      "http://a..b/", "http://8.8.8.8:0/", "http://\x1b/", "http://a\x7fb/", "http://a b/", "http://]"],
 )  # fmt: skip
-async def test_other_urls_are_rejected_in_a_sentence(url: str) -> None:
+async def test_invalid_urls_are_rejected(url: str) -> None:
     with pytest.raises(ToolError):
         await resolve_public(url)
 

@@ -1,4 +1,4 @@
-"""Paths that a manipulated model may request; `{tmp}` and `{ws}` are folders of the test world."""
+"""Paths that a manipulated model may request; `{tmp}` and `{ws}` are folders of the test."""
 
 # No tool opens, lists or changes any of these.
 REFUSED = (
@@ -58,7 +58,7 @@ REFUSED = (
         "home",
         "home/config.json",
     ),
-    # Views of the kernel, and targets of their links
+    # Kernel file systems, and links into them
     *(
         "/proc",
         "/proc/",

@@ -66,8 +66,8 @@ def pairs(words: list[str]) -> set[tuple[str, str]]:
 
 async def test_command_gets_only_its_workspace(docker: Path, call: CallContext) -> None:
     (call.workspace / ".git" / "hooks").mkdir(parents=True)
-    process = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
-    assert "said" in process.for_model
+    result = await tool(docker).run({"command": "echo $0 said", "workdir": "sub"}, call)
+    assert "said" in result.for_model
     (words,) = docker_calls(docker)
     image = words.index("image")
     assert words[image + 1 : image + 3] == ["/bin/sh", "-c"]
@@ -89,8 +89,8 @@ async def test_command_gets_only_its_workspace(docker: Path, call: CallContext) 
 
 
 async def test_container_is_killed_by_name_after_a_timeout(docker: Path, call: CallContext) -> None:
-    process = await tool(docker, exec_timeout_s=0.5).run({"command": "sleep 100"}, call)
-    assert process.is_error
+    result = await tool(docker, exec_timeout_s=0.5).run({"command": "sleep 100"}, call)
+    assert result.is_error
     async with asyncio.timeout(20):
         while len(docker_calls(docker)) < 2:
             await asyncio.sleep(0.01)

@@ -165,8 +165,8 @@ async def test_flood_of_files_does_not_expose_protected_paths(
         await tool.run({"command": "cat services/api/.env; touch services/api/.git/hooks/x"}, call)
     assert not (workspace / "services" / "api" / ".git" / "hooks" / "x").exists()
     # Without protected paths there is nothing to search for.
-    process = await Exec(ToolSettings()).run({"command": "echo done"}, call)
-    assert process.for_model.startswith("done")
+    result = await Exec(ToolSettings()).run({"command": "echo done"}, call)
+    assert result.for_model.startswith("done")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="goes on as another user for a while")
@@ -240,9 +240,9 @@ async def test_covered_link_protects_its_target(
         (workspace / name).symlink_to(target)
     tool = Exec(replace(ToolSettings(), sandbox=box))
     line = "for f in editor/tasks.json dotfiles/bashrc skills/a.md; do echo x >>$f; done"
-    process = await tool.run({"command": f"{line}; cat kept/env/a; touch d/new; echo done"}, call)
-    assert "secret" not in process.for_model
-    assert "done" in process.for_model
+    result = await tool.run({"command": f"{line}; cat kept/env/a; touch d/new; echo done"}, call)
+    assert "secret" not in result.for_model
+    assert "done" in result.for_model
     for name in ("editor/tasks.json", "dotfiles/bashrc", "shared/skills/a.md"):
         assert (workspace / name).read_text() == "secret\n"
     assert (workspace / "d" / "new").exists()

@@ -97,8 +97,8 @@ async def test_denied_editing_applies_to_commands(
         await commands.run(role(tools), command=command)
     assert contents(files) == before
     assert not (files / "new").exists()
-    process = await commands.run(role(tools), command="cp other old")
-    assert "may not change files" in process
+    text = await commands.run(role(tools), command="cp other old")
+    assert "may not change files" in text
     write = "python3 -c \"import os; open(os.environ['TMPDIR'] + '/x', 'w')\""
     assert await commands.run(role(tools), command=write) == "[exit code 0]"
     await commands.tool.aclose()
@@ -129,12 +129,10 @@ async def test_read_only_agent_cannot_write_with_background_commands(
     box: Bubblewrap, call: CallContext, files: Path
 ) -> None:
     commands, before = Commands(call, box), contents(files)
-    process = await commands.run(
-        role(FROZEN[0]), command="cp other old; sleep 0.1", background=True
-    )
+    text = await commands.run(role(FROZEN[0]), command="cp other old; sleep 0.1", background=True)
     await commands.run(role(FROZEN[0]), "process", action="list", wait_s=1)
     await commands.tool.aclose()
-    assert contents(files) == before, process
+    assert contents(files) == before, text
 
 
 async def test_input_to_a_writing_process_is_rejected(
@@ -160,8 +158,8 @@ async def test_unsandboxed_command_needs_approval(
     commands, before = Commands(call, None), contents(files)
     for tools in FROZEN:
         for command in WRITING[1:]:
-            process = await commands.run(role(tools), mode=mode, command=command)
-            assert "Not allowed" in process
+            text = await commands.run(role(tools), mode=mode, command=command)
+            assert "Not allowed" in text
     assert contents(files) == before
     standing = PrincipalContext(role(FROZEN[0]), "auto")
     plan = await commands.tool.plan({"command": "cp other old"}, call)

@@ -84,8 +84,8 @@ async def test_file_below_too_many_folders_counts(call: CallContext, workspace: 
     code = "import os; [(os.mkdir('n' * 50), os.chdir('n' * 50)) for _ in range(120)]; os.system"
     fill = "head -c 60000000 /dev/urandom >f; sync f; sleep 5"
     try:
-        process = await tool.run({"command": f'{sys.executable} -c "{code}({fill!r})"'}, call)
-        assert "it wrote more than 20 MB to the workspace" in process.for_model
+        result = await tool.run({"command": f'{sys.executable} -c "{code}({fill!r})"'}, call)
+        assert "it wrote more than 20 MB to the workspace" in result.for_model
     finally:
         remove(workspace / ("n" * 50))
 

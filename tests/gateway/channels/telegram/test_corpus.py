@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.text.visible import escape_invisible
+from agent.text.visible import escape_invisible, replace_lone_surrogates
 from gateway.channels.telegram.outbound.render import mark_repeat, render, render_preview
-from gateway.channels.telegram.utf16 import mend
 from gateway.core.messages import OutboundPart
 from tests.gateway.channels.telegram.strict import problems
 
@@ -45,7 +44,9 @@ def visible_texts(parts: tuple[OutboundPart, ...]) -> Iterator[str]:
 
 
 def words(text: str) -> Counter[str]:
-    return Counter(_WORDS.findall(_HIDDEN.sub(" ", _ENTITY.sub(" ", mend(text)))))
+    return Counter(
+        _WORDS.findall(_HIDDEN.sub(" ", _ENTITY.sub(" ", replace_lone_surrogates(text))))
+    )
 
 
 def letter_counts(of: Counter[str]) -> Counter[str]:
@@ -54,7 +55,7 @@ def letter_counts(of: Counter[str]) -> Counter[str]:
 
 def signs(text: str) -> Counter[str]:
     """Return characters that are neither words nor markup: emoji, symbols, punctuation."""
-    text = _HIDDEN.sub("", mend(text).removeprefix("\ufeff"))
+    text = _HIDDEN.sub("", replace_lone_surrogates(text).removeprefix("\ufeff"))
     return Counter(char for char in text if not char.isascii() and not char.isspace())
 
 

@@ -52,7 +52,7 @@ def test_empty_stdin_is_explained(stdin: io.BytesIO, capsys: pytest.CaptureFixtu
 
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Return the open end of a pipe to stdin."""
+    """Yield the write end of a pipe to stdin."""
     reader, writer = os.pipe()
     with open(reader, encoding="utf-8") as stdin, open(writer, "wb", buffering=0) as file:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -106,14 +106,16 @@ def test_closed_stdin_is_read_without_a_notice(tmp_path: Path, stdin: str | None
         (("--fail-on-denied", "--auto-continue"), "--fail-on-denied"),
     ],
 )
-def test_flags_of_a_single_turn(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+def test_invalid_flags_of_a_single_turn_are_rejected(
+    tmp_path: Path, words: tuple[str, ...], expected: str
+) -> None:
     (tmp_path / "schema.json").write_text("{}")
     result = kore(tmp_path / "home", *words, "-m", "hi")
     assert result.returncode == 2
     assert expected in result.stderr
 
 
-def test_answer_of_a_schema_comes_from_a_real_turn(tmp_path: Path) -> None:
+def test_answer_that_violates_the_schema_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"type": "integer"}')
     result = kore(tmp_path / "home", "--output-schema", "schema.json", "-m", "hi")
     assert (result.returncode, result.stdout) == (1, "")

@@ -12,7 +12,7 @@ from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import kore
 
 
-def mend(home: DataDir) -> list[str]:
+def repair(home: DataDir) -> list[str]:
     results = []
     for remedy in find_repairs(home, home.config, home.workspace):
         remedy.act()
@@ -23,14 +23,14 @@ def mend(home: DataDir) -> list[str]:
 @pytest.fixture
 def home(tmp_path: Path) -> DataDir:
     home = DataDir(tmp_path / "h")
-    mend(home)
+    repair(home)
     return home
 
 
 def test_missing_folders_are_created_once(home: DataDir) -> None:
     assert home.logs.is_dir()
     assert (home.workspace / "SOUL.md").is_file()
-    assert mend(home) == []
+    assert repair(home) == []
 
 
 def test_modes_are_tightened_except_for_links_and_the_workspace(
@@ -42,7 +42,7 @@ def test_modes_are_tightened_except_for_links_and_the_workspace(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.touch(0o644)
     (home.root / "link").symlink_to(elsewhere)
-    assert len(mend(home)) == 2
+    assert len(repair(home)) == 2
     assert home.root.stat().st_mode & 0o777 == 0o700
     assert home.secrets.stat().st_mode & 0o777 == 0o600
     assert home.workspace.stat().st_mode & 0o777 == 0o755
@@ -53,7 +53,7 @@ def test_misspelt_key_is_corrected_if_the_right_one_is_free(home: DataDir) -> No
     text = '{\n  "agnet": {"model": "offline/echo"},\n  "http": {"prot": 1, "port": 2},'
     home.config.write_text(text + '\n  "telegram": {"enabeld": false, "zzz": 1}\n}\n')
     home.config.chmod(0o600)
-    texts = mend(home)
+    texts = repair(home)
     assert len(texts) == 2
     assert json.loads(home.config.read_text()) == {
         "agent": {"model": "offline/echo"},
@@ -67,8 +67,8 @@ def test_only_an_unused_socket_is_removed(home: DataDir) -> None:
         listener.bind(str(home.socket))
         listener.listen()
         home.socket.chmod(0o600)
-        assert mend(home) == []
-    assert len(mend(home)) == 1
+        assert repair(home) == []
+    assert len(repair(home)) == 1
     assert not home.socket.exists()
 
 

@@ -1,4 +1,4 @@
-"""Error responses of the API: OpenAI's format, with the value found and the value expected."""
+"""Error responses of the API in OpenAI's format, with the expected and the actual value."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         yield server
 
 
-async def refused(
+async def rejection(
     session: aiohttp.ClientSession, method: str, path: str, **request: Any
 ) -> tuple[int, dict[str, Any]]:
     async with session.request(method, path, **request) as response:
@@ -35,12 +35,12 @@ async def refused(
 async def test_missing_and_wrong_token(server: Served, token: str | None, words: str) -> None:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with aiohttp.ClientSession(server.address, headers=headers) as session:
-        status, error = await refused(session, "GET", "/v1/models")
+        status, error = await rejection(session, "GET", "/v1/models")
         assert (status, error["type"], error["param"]) == (401, "invalid_request_error", None)
         assert words in error["message"]
         assert "kore token add" in error["message"]
         # Kore's own calls use their own error format.
-        status, error = await refused(session, "POST", "/v1/calls/status", json={})
+        status, error = await rejection(session, "POST", "/v1/calls/status", json={})
         assert status == 401
         assert set(error) == {"code", "message", "hint"}
 
@@ -53,7 +53,7 @@ async def test_unsupported_endpoint_is_named(server: Served) -> None:
         with pytest.raises(openai.NotFoundError, match="GET /v1/models lists them"):
             await client.models.retrieve("gpt-9")
     async with server.session("chat") as session:
-        status, error = await refused(session, "GET", CHAT)
+        status, error = await rejection(session, "GET", CHAT)
         assert status == 405
         assert f"POST {CHAT}" in error["message"]
 
@@ -70,14 +70,14 @@ async def test_invalid_field_names_the_found_value(
     server: Served, body: dict[str, Any], words: str
 ) -> None:
     async with server.session("chat") as session:
-        status, error = await refused(session, "POST", CHAT, json=body)
+        status, error = await rejection(session, "POST", CHAT, json=body)
     assert status == 400
     assert words in error["message"]
 
 
-async def test_form_is_not_json(server: Served) -> None:
-    """curl sends a form if no header is given."""
+async def test_form_data_is_rejected(server: Served) -> None:
+    """Without a Content-Type header, curl sends a form."""
     async with server.session("chat") as session:
-        status, error = await refused(session, "POST", CHAT, data={"model": "kore"})
+        status, error = await rejection(session, "POST", CHAT, data={"model": "kore"})
     assert status == 415
     assert "found application/x-www-form-urlencoded, expected application/json" in error["message"]

@@ -48,10 +48,10 @@ class CuttingProxy:
         asyncio.run_coroutine_threadsafe(abort(), self.loop).result()
 
     def stall(self) -> None:
-        """Stop traffic in both directions until `go_on`."""
+        """Stop traffic in both directions until `resume`."""
         self.loop.call_soon_threadsafe(self._passes.clear)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.loop.call_soon_threadsafe(self._passes.set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

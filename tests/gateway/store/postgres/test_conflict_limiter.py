@@ -7,17 +7,17 @@ import pytest
 
 from gateway.store.postgres.conflict_limiter import ConflictLimiter
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 @pytest.mark.parametrize(("conflicts", "at_once"), [(0, 4), (1, 2), (2, 1)])
 def test_concurrency_respects_the_limit(conflicts: int, at_once: int) -> None:
-    limiter = ConflictLimiter(4, PATIENCE_S)
+    limiter = ConflictLimiter(4, TIMEOUT_S)
     for _ in range(conflicts):
         limiter.note_conflict()
     inside: list[int] = []
     most = 0
-    together = threading.Barrier(at_once, timeout=PATIENCE_S)
+    together = threading.Barrier(at_once, timeout=TIMEOUT_S)
 
     def run(number: int) -> None:
         nonlocal most
@@ -31,7 +31,7 @@ def test_concurrency_respects_the_limit(conflicts: int, at_once: int) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         for item in [threads.submit(run, number) for number in range(40)]:
-            item.result(PATIENCE_S)
+            item.result(TIMEOUT_S)
     assert most == at_once
 
 
@@ -55,9 +55,9 @@ def test_conflicts_halve_the_limit_and_successes_restore_it() -> None:
 def test_long_transaction_does_not_block_others() -> None:
     limiter = ConflictLimiter(1)
     with limiter.admitted(), ThreadPoolExecutor() as threads:
-        threads.submit(_pass_through, limiter).result(PATIENCE_S)
+        threads.submit(_pass_through, limiter).result(TIMEOUT_S)
         # The transaction that takes long no longer counts.
-        threads.submit(_pass_through, limiter).result(PATIENCE_S)
+        threads.submit(_pass_through, limiter).result(TIMEOUT_S)
 
 
 def _pass_through(limiter: ConflictLimiter) -> None:

@@ -29,8 +29,8 @@ from gateway.store.repositories.execution.claims import ClaimScope, HeldElsewher
 from gateway.store.repositories.execution.turns import FinishedTurn
 from tests.gateway.store.postgres.claim_scene import ClaimScene, compose, message
 
-_PATIENCE_S = 20.0
-_LOOK_S = 0.002
+_TIMEOUT_S = 20.0
+_POLL_INTERVAL_S = 0.002
 CALL = ToolCall("call_0", "do", {}, "{}")
 LANE, OTHER = "chat:bot:1", "chat:bot:2"
 
@@ -44,10 +44,10 @@ WRITES: dict[str, Write] = {
     "the result of a call": lambda tx, claim: turns.finish_call(
         tx, claim.turn, CALL, ToolResult("done")
     ),
-    "its end": lambda tx, claim: turns.finish(
+    "the end of the turn": lambda tx, claim: turns.finish(
         tx, claim.turn, claim.session, FinishedTurn([assistant("answer")], []), 5.0
     ),
-    "its release": lambda tx, claim: claims.release(tx, claim.turn),
+    "the release of the turn": lambda tx, claim: claims.release(tx, claim.turn),
 }
 
 
@@ -159,13 +159,13 @@ def claim_lane(tx: Transaction, worker: int, lane: str) -> Any:
 
 def until_blocked(scene: ClaimScene, steps: Steps, work: Future[Any]) -> bool:
     """Return True once `work` waits for a lock, False if it has finished."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _TIMEOUT_S
     query = "SELECT 1 FROM pg_stat_activity WHERE pid = ? AND wait_event_type = 'Lock'"
     while not work.done():
         if scene.rows(query, steps.process):
             return True
         assert time.monotonic() < deadline
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_INTERVAL_S)
     return False
 
 
