@@ -10,7 +10,7 @@ from typing import Protocol
 from agent.records import frozen
 from agent.types import Usage
 
-NANO = 1_000_000_000
+NUSD_PER_USD = 1_000_000_000
 _PICO_IN_NANO = 1_000
 
 
@@ -67,35 +67,35 @@ class Charge:
 
     model: str
     usage: Usage
-    nano: int | None
+    cost_nusd: int | None
     estimated: bool = False
 
 
 @frozen
 class UsageTotals:
-    """Sum of charges. `nano` is the known sum; the price of `unpriced` calls is unknown."""
+    """Sum of charges. `cost_nusd` is the known sum; the price of `unpriced` calls is unknown."""
 
     usage: Usage = field(default_factory=Usage)
-    nano: int = 0
+    cost_nusd: int = 0
     calls: int = 0
     unpriced: int = 0
 
     @property
     def cost_usd(self) -> float | None:
         """Cost for people and JSON; None if a part of it is unknown."""
-        return None if self.unpriced else self.nano / NANO
+        return None if self.unpriced else self.cost_nusd / NUSD_PER_USD
 
     @property
     def known_usd(self) -> float | None:
         """Known spending; None if the price of every call is unknown."""
-        return None if self.calls and self.unpriced == self.calls else self.nano / NANO
+        return None if self.calls and self.unpriced == self.calls else self.cost_nusd / NUSD_PER_USD
 
     def plus(self, charge: Charge) -> "UsageTotals":
         return UsageTotals(
             self.usage + charge.usage,
-            self.nano + (charge.nano or 0),
+            self.cost_nusd + (charge.cost_nusd or 0),
             self.calls + 1,
-            self.unpriced + (charge.nano is None),
+            self.unpriced + (charge.cost_nusd is None),
         )
 
 
@@ -147,8 +147,12 @@ class InMemoryMeter:
         return Receipt(self.spent)
 
 
-def dollars(nano: int) -> str:
+def dollars(cost_nusd: int) -> str:
     """Return an amount for people: "$0.0042", "$1.50"; a cost is never shown as zero."""
-    if 0 < nano < NANO // 10_000:
+    if 0 < cost_nusd < NUSD_PER_USD // 10_000:
         return "under $0.0001"
-    return f"${nano / NANO:,.2f}" if nano >= NANO or not nano else f"${nano / NANO:.4f}"
+    return (
+        f"${cost_nusd / NUSD_PER_USD:,.2f}"
+        if cost_nusd >= NUSD_PER_USD or not cost_nusd
+        else f"${cost_nusd / NUSD_PER_USD:.4f}"
+    )

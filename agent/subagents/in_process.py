@@ -10,7 +10,7 @@ from dataclasses import replace
 from agent import events
 from agent.errors import LimitReached, ToolError
 from agent.per_loop import PerLoop
-from agent.providers.usage import NANO, Charge, Receipt, UsageMeter, UsageTotals, dollars
+from agent.providers.usage import NUSD_PER_USD, Charge, Receipt, UsageMeter, UsageTotals, dollars
 from agent.records import frozen
 from agent.security.taint.taint import TaintState
 from agent.subagents import profile
@@ -178,8 +178,13 @@ class _BudgetedMeter:
 
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         most = self._most_usd
-        if most is not None and self.spent.nano + (estimate.nano or 0) > most * NANO:
-            raise LimitReached(f"The limit of {dollars(round(most * NANO))} for it is reached.")
+        if (
+            most is not None
+            and self.spent.cost_nusd + (estimate.cost_nusd or 0) > most * NUSD_PER_USD
+        ):
+            raise LimitReached(
+                f"The limit of {dollars(round(most * NUSD_PER_USD))} for it is reached."
+            )
         return await self._meter.before(estimate)
 
     async def after(self, charge: Charge) -> Receipt:

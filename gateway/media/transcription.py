@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation
-from agent.providers.usage import NANO
+from agent.providers.usage import NUSD_PER_USD
 from agent.proxies.outbound import open_session, proxy_for
 from agent.serialization import safe_text
 from gateway.channels.base import NotFetched
@@ -83,7 +83,9 @@ class Transcriber:
             price = _USD_A_MINUTE.get(transcription.model)
         if price == 0:
             return 0
-        return None if price is None or seconds is None else ceil(price * NANO * seconds / 60)
+        return (
+            None if price is None or seconds is None else ceil(price * NUSD_PER_USD * seconds / 60)
+        )
 
     async def _ask(self, path: Path) -> str:
         import aiohttp

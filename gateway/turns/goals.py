@@ -16,7 +16,7 @@ from agent.errors import KoreError
 from agent.events import GoalChanged
 from agent.i18n import mark_for_translation, plural, t
 from agent.prompts import render_prompt
-from agent.providers.usage import NANO, dollars
+from agent.providers.usage import NUSD_PER_USD, dollars
 from agent.records import frozen
 from agent.tools.assistant.schedule import ScheduleTool
 from agent.types import Message
@@ -113,7 +113,7 @@ class GoalService:
         )
         owner = self.permissions.access.is_owner(message)
         goal = self._limited(template, session, limits, now, is_owner=owner)
-        goal = replace(goal, before_nano=goals.cost_nano(tx, goal))
+        goal = replace(goal, before_nusd=goals.cost_nusd(tx, goal))
         return self._step(tx, goal, template)
 
     def pause(
@@ -132,7 +132,7 @@ class GoalService:
     def resume(self, tx: Transaction, goal: Goal, message: InboundMessage, now: float) -> Goal:
         """Continue a goal with fresh limits, with the rights of the person who set it."""
         goals.withdraw_next(tx, goal, _WITHDRAWN)
-        spent = goals.cost_nano(tx, goal)
+        spent = goals.cost_nusd(tx, goal)
         goal = replace(
             goal,
             state="active",
@@ -140,7 +140,7 @@ class GoalService:
             remark="" if goal.reason in _EXPLAINED else goal.remark,
             turns=0,
             worked_s=0.0,
-            before_nano=goal.before_nano + spent,
+            before_nusd=goal.before_nusd + spent,
         )
         text = self._step_text(tx, goal, "goal_resumed")
         return self._step(
@@ -301,15 +301,15 @@ class GoalService:
             return "turns"
         if goal.worked_s >= goal.max_s:
             return "time"
-        if goal.max_nano is not None and goals.cost_nano(tx, goal) >= goal.max_nano:
+        if goal.max_nusd is not None and goals.cost_nusd(tx, goal) >= goal.max_nusd:
             return "cost"
         return None
 
     def _step(self, tx: Transaction, goal: Goal, step: InboundMessage) -> Goal:
         """Queue the next turn for a goal, with what is left of its budget; return the goal."""
         options = step.options
-        if goal.max_nano is not None:
-            left_usd = max(0, goal.max_nano - goals.cost_nano(tx, goal)) / NANO
+        if goal.max_nusd is not None:
+            left_usd = max(0, goal.max_nusd - goals.cost_nusd(tx, goal)) / NUSD_PER_USD
             options = replace(options, max_cost_usd=_least(options.max_cost_usd, left_usd))
         return self._queue(tx, goal, replace(step, options=options))
 
@@ -371,18 +371,18 @@ class GoalService:
         time_text = plural(
             minutes, "{used} of {n} minute", "{used} of {n} minutes", used=int(goal.worked_s // 60)
         )
-        cost = dollars(goals.cost_nano(tx, goal))
-        if goal.max_nano is None:
+        cost = dollars(goals.cost_nusd(tx, goal))
+        if goal.max_nusd is None:
             return t("{time} and {cost}", time=time_text, cost=cost)
-        most = dollars(goal.max_nano)
+        most = dollars(goal.max_nusd)
         return t("{time} and {cost} of {most}", time=time_text, cost=cost, most=most)
 
     def _step_text(self, tx: Transaction, goal: Goal, prompt: str, **values: str) -> str:
         """Return the text of the next turn, for the model."""
         used = f"{int(goal.worked_s // 60)} of {round(goal.max_s / 60)} minutes"
-        if goal.max_nano is not None:
-            cost = goals.cost_nano(tx, goal)
-            used += f" and {dollars(cost)} of {dollars(goal.max_nano)}"
+        if goal.max_nusd is not None:
+            cost = goals.cost_nusd(tx, goal)
+            used += f" and {dollars(cost)} of {dollars(goal.max_nusd)}"
         return render_prompt(
             prompt, goal=goal.text, n=goal.turns + 1, max=goal.max_turns, used=used, **values
         )
@@ -416,8 +416,8 @@ class GoalService:
             message=template,
             max_turns=own_turns if is_owner else min(own_turns, most_turns),
             max_s=own_s if is_owner else min(own_s, most_s),
-            max_nano=None if usd is None else round(usd * NANO),
-            before_nano=0,
+            max_nusd=None if usd is None else round(usd * NUSD_PER_USD),
+            before_nusd=0,
             created_at=now,
         )
 

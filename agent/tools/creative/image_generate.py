@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from agent.errors import ConfigError, LimitReached, ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
-from agent.providers.usage import NANO, Charge
+from agent.providers.usage import NUSD_PER_USD, Charge
 from agent.proxies.outbound import ensure_usable, proxy_for, trust_store
 from agent.records import frozen
 from agent.security.files import file_io
@@ -66,8 +66,8 @@ class ImageSettings:
     @property
     def charge(self) -> Charge:
         """Cost of one picture."""
-        nano = None if self.price_usd is None else round(self.price_usd * NANO)
-        return Charge(f"images/{self.model}", Usage(), nano)
+        cost_nusd = None if self.price_usd is None else round(self.price_usd * NUSD_PER_USD)
+        return Charge(f"images/{self.model}", Usage(), cost_nusd)
 
     @property
     def host(self) -> str:

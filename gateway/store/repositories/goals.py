@@ -22,7 +22,7 @@ PauseReason = Literal[
 class Goal:
     """The goal of a session; `message` is the template of its messages, and has its text.
 
-    `turns`, `worked_s` and `cost_nano` count since it was set or resumed. `remark` is what is
+    `turns`, `worked_s` and `cost_nusd` count since it was set or resumed. `remark` is what is
     missing, the evidence that it is met, or the error that paused it. `next_event` is the event id
     of the waiting message that continues it.
     """
@@ -31,8 +31,8 @@ class Goal:
     message: InboundMessage
     max_turns: int
     max_s: float
-    max_nano: int | None
-    before_nano: int
+    max_nusd: int | None
+    before_nusd: int
     created_at: float
     state: GoalState = "active"
     reason: PauseReason | Literal[""] = ""
@@ -66,15 +66,15 @@ def find(tx: Transaction, session: str) -> Goal | None:
     if row is None:
         return None
     principal, template, remark, state, reason, next_event, turns, max_turns, *numbers = row
-    worked_s, max_s, before_nano, max_nano, created_at = numbers
+    worked_s, max_s, before_nusd, max_nusd, created_at = numbers
     text = tx.unseal(template, "goal.template", session, principal)
     return Goal(
         session=session,
         message=InboundMessage.from_json(text),
         max_turns=max_turns,
         max_s=max_s,
-        max_nano=max_nano,
-        before_nano=before_nano,
+        max_nusd=max_nusd,
+        before_nusd=before_nusd,
         created_at=created_at,
         state=state,
         reason=reason,
@@ -98,7 +98,7 @@ def put(tx: Transaction, goal: Goal) -> None:
             tx.seal(goal.message.to_json(), "goal.template", session, principal),
             tx.seal(goal.remark, "goal.remark", session, principal),
             *(goal.state, goal.reason, goal.next_event, goal.turns, goal.max_turns),
-            *(goal.worked_s, goal.max_s, goal.before_nano, goal.max_nano, goal.created_at),
+            *(goal.worked_s, goal.max_s, goal.before_nusd, goal.max_nusd, goal.created_at),
         ),
     )
 
@@ -107,9 +107,9 @@ def remove(tx: Transaction, session: str) -> None:
     tx.run("DELETE FROM goal WHERE session = ?", (session,))
 
 
-def cost_nano(tx: Transaction, goal: Goal) -> int:
+def cost_nusd(tx: Transaction, goal: Goal) -> int:
     """Return the known cost of the session since the goal was set or resumed."""
-    return usage.of_session(tx, goal.session).nano - goal.before_nano
+    return usage.of_session(tx, goal.session).cost_nusd - goal.before_nusd
 
 
 def withdraw_next(tx: Transaction, goal: Goal, reason: str) -> None:

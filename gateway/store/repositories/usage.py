@@ -43,11 +43,11 @@ class Reservation:
     turn: int
     session: str
     chat: str
-    nano: int
+    cost_nusd: int
 
     @classmethod
-    def of(cls, payer: Payer, nano: int) -> "Reservation":
-        return cls(payer.turn, payer.session, payer.chat, nano)
+    def of(cls, payer: Payer, cost_nusd: int) -> "Reservation":
+        return cls(payer.turn, payer.session, payer.chat, cost_nusd)
 
 
 def payer(turn: int, session: str, message: InboundMessage, by: int | None = None) -> Payer:
@@ -72,7 +72,7 @@ def record(tx: Transaction, payer: Payer, charge: Charge, now: float) -> None:
             payer.turn,
             *(payer.session, payer.lane, payer.chat, payer.principal),
             *(charge.model, usage.input, usage.output, usage.cached),
-            *(charge.nano, charge.estimated, now, payer.by),
+            *(charge.cost_nusd, charge.estimated, now, payer.by),
             payer.turn,
         ),
     )
@@ -182,13 +182,13 @@ def reservations(tx: Transaction, but_of: int) -> list[Reservation]:
     return [Reservation(*row) for row in rows]
 
 
-def put_reservation(tx: Transaction, payer: Payer, nano: int) -> None:
+def put_reservation(tx: Transaction, payer: Payer, cost_nusd: int) -> None:
     """Store a reservation, replacing an earlier one of the same turn."""
     tx.run(
         "INSERT INTO usage_reservation (by_turn, turn_id, session, chat, cost_nusd)"
         " VALUES (?, ?, ?, ?, ?) ON CONFLICT (by_turn) DO UPDATE SET turn_id = excluded.turn_id,"
         " session = excluded.session, chat = excluded.chat, cost_nusd = excluded.cost_nusd",
-        (payer.by, payer.turn, payer.session, payer.chat, nano),
+        (payer.by, payer.turn, payer.session, payer.chat, cost_nusd),
     )
 
 

@@ -10,7 +10,7 @@ from agent.i18n import plural, t
 from agent.providers.pool import ModelPool
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import ModelConfig
-from agent.providers.usage import NANO, Charge, UsageTotals, dollars
+from agent.providers.usage import NUSD_PER_USD, Charge, UsageTotals, dollars
 from agent.records import frozen
 from gateway.config.sections import LimitsSection
 from gateway.store.repositories.usage import Payer, Totals
@@ -69,16 +69,16 @@ class UsageLimit:
 
     def used_amount(self, totals: Totals) -> int:
         spent = self.usage_of(totals)
-        return spent.nano if self.is_money else spent.usage.input + spent.usage.output
+        return spent.cost_nusd if self.is_money else spent.usage.input + spent.usage.output
 
     def forbids(self, used: int, estimate: Charge) -> bool:
         """Return whether a call with at least this usage would exceed the limit."""
         if not self.is_money:
             return used + estimate.usage.input + estimate.usage.output > self.limit
-        if estimate.nano is None:
+        if estimate.cost_nusd is None:
             # The cost is unknown: forbid the call once nothing is left.
             return used >= self.limit
-        return estimate.nano > 0 and used + estimate.nano > self.limit
+        return estimate.cost_nusd > 0 and used + estimate.cost_nusd > self.limit
 
     def is_near(self, used: int) -> bool:
         return used > 0 and used * 100 >= self.limit * WARN_AT_PERCENT
@@ -99,7 +99,7 @@ class UsageLimit:
         )
 
     def refusal(self, used: int, estimate: Charge) -> str:
-        need = estimate.nano if self.is_money else estimate.usage.input + estimate.usage.output
+        need = estimate.cost_nusd if self.is_money else estimate.usage.input + estimate.usage.output
         return t(
             "I stopped before calling the model: the limit of {most} {what} is reached. "
             "{used} used, and the next call needs at least {need}. It resets {ends}."
@@ -123,11 +123,11 @@ def caps(
         yield replace(_turn(payer, tokens), key="tokens_per_turn", is_money=False)
     for usd in (max_cost_usd, limits.cost_per_turn_usd):
         if usd is not None:
-            yield _turn(payer, _nano(usd))
+            yield _turn(payer, _nusd(usd))
     if limits.cost_per_session_usd is not None:
         yield UsageLimit(
             key="cost_per_session_usd",
-            limit=_nano(limits.cost_per_session_usd),
+            limit=_nusd(limits.cost_per_session_usd),
             scope=payer.session,
             subject=t("for one conversation"),
             end_text=t("with /new"),
@@ -139,7 +139,7 @@ def caps(
     if limits.cost_per_chat_day_usd is not None:
         yield UsageLimit(
             key="cost_per_chat_day_usd",
-            limit=_nano(limits.cost_per_chat_day_usd),
+            limit=_nusd(limits.cost_per_chat_day_usd),
             scope=payer.chat,
             period=day.name,
             subject=t("for this chat today"),
@@ -149,7 +149,7 @@ def caps(
     if limits.cost_per_day_usd is not None:
         yield UsageLimit(
             key="cost_per_day_usd",
-            limit=_nano(limits.cost_per_day_usd),
+            limit=_nusd(limits.cost_per_day_usd),
             period=day.name,
             subject=t("for all chats today"),
             end_text=day.end_text,
@@ -171,11 +171,11 @@ def _turn(payer: Payer, most: int) -> UsageLimit:
 def subagent_cap(usd: float) -> UsageLimit:
     """Return the cost limit for one sub-agent."""
     what, ends = t("for one sub-agent"), t("with the next sub-agent")
-    return UsageLimit("max_cost_usd", _nano(usd), what, ends, lambda totals: totals.turn)
+    return UsageLimit("max_cost_usd", _nusd(usd), what, ends, lambda totals: totals.turn)
 
 
-def _nano(usd: float) -> int:
-    return round(usd * NANO)
+def _nusd(usd: float) -> int:
+    return round(usd * NUSD_PER_USD)
 
 
 def has_money_limits(limits: LimitsSection) -> bool:
@@ -230,12 +230,12 @@ def usage_text(spent: UsageTotals) -> str:
 
 def _cost_text(spent: UsageTotals) -> str:
     if not spent.unpriced:
-        return dollars(spent.nano)
+        return dollars(spent.cost_nusd)
     if spent.unpriced == spent.calls:
         return t("cost unknown")
     return plural(
         spent.unpriced,
         "{cost} and {n:,} call of unknown price",
         "{cost} and {n:,} calls of unknown price",
-        cost=dollars(spent.nano),
+        cost=dollars(spent.cost_nusd),
     )

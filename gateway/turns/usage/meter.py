@@ -239,7 +239,7 @@ class TurnMeter:
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         caps = self._caps()
         await self._usage.before(self._payer, caps, estimate)
-        if estimate.nano is not None or not any(cap.is_money for cap in caps):
+        if estimate.cost_nusd is not None or not any(cap.is_money for cap in caps):
             return ()
         if self._usage.has_no_price(estimate.model) or self._max_cost_usd is not None:
             return (unpriced(estimate.model),)
@@ -262,8 +262,8 @@ class SubagentMeter(TurnMeter):
         usd = self._usage.subagent_max_cost_usd
         if usd is not None:
             cap = subagent_cap(usd)
-            if cap.forbids(self.spent.nano, estimate):
-                raise LimitReached(cap.refusal(self.spent.nano, estimate))
+            if cap.forbids(self.spent.cost_nusd, estimate):
+                raise LimitReached(cap.refusal(self.spent.cost_nusd, estimate))
         return await super().before(estimate)
 
     async def after(self, charge: Charge) -> Receipt:

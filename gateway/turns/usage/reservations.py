@@ -69,7 +69,7 @@ class MemoryReservations:
         self._by_turn.pop(payer.by, None)
         exceeded = exceeded_limit(caps, totals, self._by_turn.values(), estimate)
         if exceeded is None:
-            self._by_turn[payer.by] = Reservation.of(payer, estimate.nano or 0)
+            self._by_turn[payer.by] = Reservation.of(payer, estimate.cost_nusd or 0)
         return exceeded
 
     def settle(self, tx: Transaction, payer: Payer) -> None:
@@ -97,7 +97,9 @@ def exceeded_limit(
     for cap in caps:
         used = cap.used_amount(totals)
         if cap.is_money:
-            used += sum(reservation.nano for reservation in others if _counts_for(reservation, cap))
+            used += sum(
+                reservation.cost_nusd for reservation in others if _counts_for(reservation, cap)
+            )
         if cap.forbids(used, estimate):
             return ExceededLimit(cap, used)
     return None
@@ -139,8 +141,8 @@ class StoredReservations:
             return exceeded_limit(caps, totals, (), estimate)
         others = usage.reservations(tx, payer.by)
         exceeded = exceeded_limit(caps, totals, others, estimate)
-        if exceeded is None and estimate.nano:
-            usage.put_reservation(tx, payer, estimate.nano)
+        if exceeded is None and estimate.cost_nusd:
+            usage.put_reservation(tx, payer, estimate.cost_nusd)
             tx.after_commit(lambda: self._open.add(payer.by))
         else:
             self._end(tx, payer.by)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.events import Error
-from agent.providers.usage import NANO, Charge, UsageTotals
+from agent.providers.usage import NUSD_PER_USD, Charge, UsageTotals
 from agent.records import frozen
 from gateway.core.messages import InboundMessage
 
@@ -111,7 +111,7 @@ class TurnLog:
             "seconds": round(self.seconds, 3),
             "failed": dict(self.failed),
             "models": {
-                model: [spent.calls, *_tokens(spent), spent.nano]
+                model: [spent.calls, *_tokens(spent), spent.cost_nusd]
                 for model, spent in self._models.items()
             },
             "last": None if last is None else [last.at, last.where, last.code, last.reason],
@@ -185,7 +185,7 @@ def metric_lines(logs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield from lines("turns_failed_total", "counter", failed)
     for column, name in enumerate(("calls", "input_tokens", "output_tokens", "cached_tokens")):
         yield from lines(f"model_{name}_total", "counter", of_models(column))
-    yield from lines("model_cost_usd_total", "counter", of_models(4, NANO))
+    yield from lines("model_cost_usd_total", "counter", of_models(4, NUSD_PER_USD))
 
 
 def _labels(label: str, **more: str) -> str:

@@ -20,7 +20,7 @@ from agent.providers.registry import ModelConfig
 from agent.providers.retry import ModelCandidate, RetryingProvider
 from agent.providers.scripted import ScriptedProvider
 from agent.providers.usage import (
-    NANO,
+    NUSD_PER_USD,
     Charge,
     InMemoryMeter,
     Price,
@@ -42,17 +42,17 @@ def price(input_: float, output: float, cached: float | None = None) -> Price:
 
 
 @pytest.mark.parametrize(
-    ("usage", "nano"),
+    ("usage", "cost_nusd"),
     [
-        (Usage(MILLION, 0), 2 * NANO),
-        (Usage(0, MILLION), 8 * NANO),
-        (Usage(MILLION, 0, MILLION), NANO // 2),
+        (Usage(MILLION, 0), 2 * NUSD_PER_USD),
+        (Usage(0, MILLION), 8 * NUSD_PER_USD),
+        (Usage(MILLION, 0, MILLION), NUSD_PER_USD // 2),
         (Usage(1, 1), 10_000),
         (Usage(), 0),
     ],
 )
-def test_cost_is_exact(usage: Usage, nano: int) -> None:
-    assert price(2, 8, 0.5).cost(usage) == nano
+def test_cost_is_exact(usage: Usage, cost_nusd: int) -> None:
+    assert price(2, 8, 0.5).cost(usage) == cost_nusd
 
 
 def test_fraction_of_a_nano_dollar_is_rounded_up() -> None:
@@ -64,7 +64,7 @@ def test_million_small_charges_do_not_drift() -> None:
     spent = UsageTotals()
     for _ in range(10_000):
         spent = spent.plus(charge)
-    assert spent.nano == 10_000 * 400
+    assert spent.cost_nusd == 10_000 * 400
     assert spent.cost_usd == 0.004
 
 
@@ -75,8 +75,8 @@ def test_cached_input_costs_the_input_price_by_default() -> None:
 def test_long_request_has_its_own_price_or_none() -> None:
     listed = listed_price("gemini", "gemini-2.5-pro")
     assert listed is not None
-    assert listed.cost(Usage(200_000)) == NANO // 4
-    assert listed.cost(Usage(400_000)) == NANO
+    assert listed.cost(Usage(200_000)) == NUSD_PER_USD // 4
+    assert listed.cost(Usage(400_000)) == NUSD_PER_USD
     assert replace(listed, long=None).cost(Usage(400_000)) is None
 
 
@@ -111,8 +111,8 @@ def test_listed_prices_are_plausible_and_of_known_vendors() -> None:
 
 def test_local_model_is_free_and_unknown_price_is_none() -> None:
     local = tariff_of(ModelConfig("x", "ollama/anything")).charge(Usage(5, 5))
-    assert (local.nano, local.model) == (0, "ollama/anything")
-    assert tariff_of(ModelConfig("x", "openai/gpt-99")).charge(Usage(5, 5)).nano is None
+    assert (local.cost_nusd, local.model) == (0, "ollama/anything")
+    assert tariff_of(ModelConfig("x", "openai/gpt-99")).charge(Usage(5, 5)).cost_nusd is None
 
 
 def test_configured_prices_override_individually() -> None:
@@ -132,11 +132,11 @@ def test_configured_cache_price_keeps_the_price_of_long_requests() -> None:
 
 def test_unknown_price_is_not_reported_as_zero() -> None:
     spent = UsageTotals().plus(Charge("v/m", Usage(1, 1), 5)).plus(Charge("v/n", Usage(1, 1), None))
-    assert (spent.nano, spent.calls, spent.unpriced, spent.cost_usd) == (5, 2, 1, None)
+    assert (spent.cost_nusd, spent.calls, spent.unpriced, spent.cost_usd) == (5, 2, 1, None)
 
 
 @pytest.mark.parametrize(
-    ("nano", "text"),
+    ("cost_nusd", "text"),
     [
         (0, "$0.00"),
         (1, "under $0.0001"),
@@ -145,8 +145,8 @@ def test_unknown_price_is_not_reported_as_zero() -> None:
         (1_234_567_000_000, "$1,234.57"),
     ],
 )
-def test_money_is_formatted_for_people(nano: int, text: str) -> None:
-    assert dollars(nano) == text
+def test_money_is_formatted_for_people(cost_nusd: int, text: str) -> None:
+    assert dollars(cost_nusd) == text
 
 
 class Purse(InMemoryMeter):
@@ -189,7 +189,7 @@ async def test_reports_include_turn_and_session(tmp_path: Path) -> None:
     first, last = [event for event in seen if isinstance(event, events.UsageReport)]
     assert first.usage == purse.charges[0].usage
     assert last.usage == result.usage == purse.charges[0].usage + purse.charges[1].usage
-    assert (last.session_usage, last.session_cost_usd) == (Usage(99, 9), 7 / NANO)
+    assert (last.session_usage, last.session_cost_usd) == (Usage(99, 9), 7 / NUSD_PER_USD)
     assert (last.cost_usd, result.cost_usd) == (None, None)
     assert "careful" in [event.text for event in seen if isinstance(event, events.Notice)]
 

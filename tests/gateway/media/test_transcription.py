@@ -46,15 +46,19 @@ async def test_voice_message_is_transcribed(listener: Listener, voice_file: Path
 
 
 @pytest.mark.parametrize(
-    ("price", "seconds", "nano"),
+    ("price", "seconds", "cost_nusd"),
     [(0.006, 30, 3_000_000), (None, 30, None), (0.006, None, None), (0.0, None, 0)],
 )
 async def test_transcription_cost_depends_on_the_duration(
-    listener: Listener, voice_file: Path, price: float | None, seconds: int | None, nano: int | None
+    listener: Listener,
+    voice_file: Path,
+    price: float | None,
+    seconds: int | None,
+    cost_nusd: int | None,
 ) -> None:
     service = transcriber(listener, model="large", price_per_minute_usd=price)
     media = await service.transcribe(replace(VOICE, seconds=seconds), voice_file)
-    assert (media.heard_by, media.heard_nano) == ("transcription/large", nano)
+    assert (media.heard_by, media.heard_nano) == ("transcription/large", cost_nusd)
 
 
 async def test_proxy_of_the_environment_is_used(

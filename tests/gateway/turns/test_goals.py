@@ -276,8 +276,8 @@ async def test_cost_limit_counts_turns_and_checks(tmp_path: Path) -> None:
     model = ScriptedProvider(["Begun.", unmet(), "never"])
     async with running(tmp_path, model, owner="chat:7") as parts:
         await say(parts, f"{GOAL} --turns 1 --cost 3")
-        ((max_nano,),) = await parts.stored("goal", "max_nusd")
-        assert max_nano == 3_000_000_000
+        ((max_nusd,),) = await parts.stored("goal", "max_nusd")
+        assert max_nusd == 3_000_000_000
         calls = await parts.stored("usage", "turn_id", "session")
         assert len(calls) == 2
         assert len(set(calls)) == 1

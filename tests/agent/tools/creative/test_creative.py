@@ -188,7 +188,7 @@ async def test_picture_is_counted_and_limited(tmp_path: Path, studio: Studio) ->
     tool = ImageGenerate(ToolSettings(), settings)
     meter = InMemoryMeter()
     await tool.run({"prompt": "A fox"}, metered(tmp_path, meter))
-    assert meter.spent.nano == 40_000_000
+    assert meter.spent.cost_nusd == 40_000_000
 
     class Closed(InMemoryMeter):
         async def before(self, estimate: Charge) -> tuple[str, ...]:

@@ -111,9 +111,9 @@ def test_usage_is_attributed_to_its_session(db: Transaction) -> None:
         (running.turn, parent, LANE, LANE),
     )
     fork = session_admin.fork(db, parent, OWNER, 3.0)
-    assert usage.of_session(db, parent).nano == 7
-    assert usage.of_session(db, fork).nano == 0
-    assert usage.of_all(db, 0.0).nano == 7
+    assert usage.of_session(db, parent).cost_nusd == 7
+    assert usage.of_session(db, fork).cost_nusd == 0
+    assert usage.of_all(db, 0.0).cost_nusd == 7
 
 
 def test_name_is_one_line_and_can_be_removed(db: Transaction) -> None:

@@ -402,7 +402,7 @@ async def test_thousand_charges_add_up_exactly(tmp_path: Path) -> None:
 
         await parts.database.transact(fill)
         spent = await parts.database.transact(store.of_session, "s")
-        assert (spent.nano, spent.calls) == (100_000_001_000, 1_000)
+        assert (spent.cost_nusd, spent.calls) == (100_000_001_000, 1_000)
         later = await parts.database.transact(store.of_chat, payer.chat, 500.0)
         assert later.calls == 501  # including the call of the turn
 

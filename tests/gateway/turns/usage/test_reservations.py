@@ -134,6 +134,6 @@ async def test_processes_share_the_limit(tmp_path: Path, monkeypatch: pytest.Mon
     assert theirs > 0
     assert (allowed + theirs, warned + their_warnings) == (100, 1)
     rows: list[Any] = await database.transact(read, "usage", "cost_nusd")
-    assert sum(nano for (nano,) in rows) == 1_000_000_000
+    assert sum(cost_nusd for (cost_nusd,) in rows) == 1_000_000_000
     assert await database.transact(count, "usage_reservation") == 0
     await database.close()
