@@ -41,9 +41,9 @@ class ToolCallDelta:
 
 @frozen
 class Retry:
-    """The last model stream failed; its output since `iteration_start` is void.
+    """A model call failed and is repeated; its output since `iteration_start` is void.
 
-    `rank` is the rank of the next model: 0 the requested one, 1 its first fallback.
+    `rank` is the rank of the next model: 0 for the requested model, 1 for its first fallback.
     """
 
     type: ClassVar[str] = "retry"
@@ -56,7 +56,7 @@ class Retry:
 
 @frozen
 class Notice:
-    """A notice; chats, which show none, show `below` under the answer, or nothing if ''."""
+    """A notice for screens. Chats show `below` under the answer instead, unless it is empty."""
 
     type: ClassVar[str] = "notice"
     level: Literal["info", "warning"]
@@ -70,10 +70,10 @@ FILTERED = "content_filter"
 
 @frozen
 class Reply:
-    """The last item of a provider's stream: the model's whole reply. Never shown to screens.
+    """Last item of a provider's stream: the complete reply of the model. Screens do not get it.
 
-    `rank` is the rank of the model: 0 the requested one, 1 its first fallback. `voids_text`: the
-    streamed text contained thoughts; only the message's text counts.
+    `rank` is the rank of the model: 0 for the requested model, 1 for its first fallback. With
+    `voids_text`, the streamed text contained thoughts, and only the text of the message counts.
     """
 
     type: ClassVar[str] = "reply"
@@ -89,7 +89,7 @@ ModelEvent = TextDelta | ThinkingDelta | ThinkingEnd | ToolCallDelta | Retry | N
 
 @frozen
 class SessionCreated:
-    """A conversation has begun; `name` is empty as long as it has no name of its own."""
+    """A conversation has begun; `name` is empty until it gets a name."""
 
     type: ClassVar[str] = "session_created"
     session_id: str
@@ -98,7 +98,7 @@ class SessionCreated:
 
 @frozen
 class SessionClosed:
-    """This conversation has ended: the next message begins another one."""
+    """A conversation has ended; the next message begins a new one."""
 
     type: ClassVar[str] = "session_closed"
     session_id: str
@@ -107,7 +107,7 @@ class SessionClosed:
 
 @frozen
 class SessionStart:
-    """A turn begins in this session."""
+    """A turn begins in this session, with this model."""
 
     type: ClassVar[str] = "session_start"
     session_id: str
@@ -117,7 +117,7 @@ class SessionStart:
 
 @frozen
 class AgentChanged:
-    """One agent has handed the conversation over to another, which answers from here on."""
+    """The agent `before` has handed the conversation over to `agent`, which answers from now on."""
 
     type: ClassVar[str] = "agent_changed"
     before: str
@@ -126,7 +126,7 @@ class AgentChanged:
 
 @frozen
 class IterationStart:
-    """A new model call begins; text that follows belongs to a new paragraph."""
+    """Model call number `n` of at most `max` begins; its text starts a new paragraph."""
 
     type: ClassVar[str] = "iteration_start"
     n: int
@@ -135,7 +135,7 @@ class IterationStart:
 
 @frozen
 class Steered:
-    """A person's message arrived during the turn and is in the next model call."""
+    """A message that arrived during the turn was added to the next model call."""
 
     type: ClassVar[str] = "steered"
     text: str
@@ -143,10 +143,10 @@ class Steered:
 
 @frozen
 class ToolStart:
-    """A call starts.
+    """A tool call starts.
 
-    `label` describes it in English; `{name}` in it is a placeholder for the argument of that name,
-    `{tool}` for the tool. A `quiet` call is not announced while it runs.
+    `label` describes the call in English; `{name}` is a placeholder for the argument of that name,
+    `{tool}` for the tool. A `quiet` call is not shown while it runs.
     """
 
     type: ClassVar[str] = "tool_start"
@@ -162,7 +162,7 @@ class ToolStart:
 class ToolOutput:
     """Output of a running tool.
 
-    The reader was too slow for `skipped_bytes` before it; the result is complete.
+    `skipped_bytes` of output before `text` were dropped for a slow reader, but not in the result.
     """
 
     type: ClassVar[str] = "tool_output"
@@ -174,11 +174,11 @@ class ToolOutput:
 
 @frozen
 class ToolResulted:
-    """A call has ended.
+    """A tool call has ended.
 
-    `content` is the text for people; `diff` is set when a file was changed. `cut_bytes` were left
-    out of the model's text; `file` is the complete text. `is_denied`: the call was not allowed, and
-    `content` is the reason.
+    `content` is the text for people; `diff` is set if a file was changed. `cut_bytes` were left out
+    of the model's text; `file` contains the complete text. With `is_denied`, the call was not
+    allowed and `content` is the reason.
     """
 
     type: ClassVar[str] = "tool_result"
@@ -196,10 +196,10 @@ class ToolResulted:
 
 @frozen
 class ApprovalAsked:
-    """An approval is waiting for an answer. `view` is its presentation of the `request`.
+    """An approval is waiting for an answer. `view` is the presentation of the `request`.
 
-    `number` is the approval's number for people. Without `expires_s` it waits until it is answered.
-    `asker` is the person whose turn asks, unless the question goes to the same person.
+    `number` is the approval's number for people. Without `expires_s` it does not expire. `asker` is
+    the person whose turn needs it, if a different person is asked.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -215,11 +215,10 @@ class ApprovalAsked:
 class ApprovalAnswered:
     """An approval was answered.
 
-    `words` is the message to the model from the person who denied it; `prefix` the allowed
+    `words` is the message of a denying person to the model; `prefix` the allowed
     beginning of the command, with any arguments; `network` the hosts that commands may reach from
     now on; `recipient` the MCP server that may get private data; `folder` the folder that calls may
-    use from now on. `server` is the MCP server that
-    asked.
+    use from now on. `server` is the MCP server that asked.
     """
 
     type: ClassVar[str] = "approval_answered"
@@ -236,7 +235,7 @@ class ApprovalAnswered:
 
 @frozen
 class StreamEnd:
-    """The end of one model stream, not of the task."""
+    """End of one model call, not of the turn."""
 
     type: ClassVar[str] = "stream_end"
     finish_reason: str | None
@@ -250,10 +249,10 @@ class State:
 
 @frozen
 class Compacted:
-    """Older messages left the window: `dropped` of them, `kept` remain.
+    """Older messages were removed from the context window: `dropped` messages; `kept` remain.
 
-    The summary covers `summarised` of the dropped ones. If both numbers are 0, old results of tools
-    were shortened.
+    The summary covers `summarised` of the dropped messages. If both numbers are 0, old tool results
+    were shortened instead.
     """
 
     type: ClassVar[str] = "compacted"
@@ -266,7 +265,7 @@ class Compacted:
 
 @frozen
 class Evicted:
-    """Files are no longer before the model: they did not fit, or were used longest ago."""
+    """Files were removed from the model's context, because they did not fit or were used least."""
 
     type: ClassVar[str] = "evicted"
     files: int
@@ -275,9 +274,9 @@ class Evicted:
 
 @frozen
 class UsageReport:
-    """Usage of the turn so far, and of its session where it is counted.
+    """Usage of the turn so far, and of its session if that is counted.
 
-    A cost is None when the cost of a call is unknown.
+    A cost is None if the cost of any call is unknown.
     """
 
     type: ClassVar[str] = "usage"
@@ -289,9 +288,9 @@ class UsageReport:
 
 @frozen
 class FileChanged:
-    """A file was changed by a person or a program outside (`user`), by another agent, or by a tool.
+    """A file was changed by a person or another program (`user`), by another agent, or by a tool.
 
-    Several `files` that changed together are one event, whose path is the folder they are in.
+    Several `files` that changed together are one event, whose path is their common folder.
     """
 
     type: ClassVar[str] = "file_changed"
@@ -351,8 +350,8 @@ class Done:
 class FromAgent:
     """An event of a sub-agent's turn, as `codec.event_to_json` writes it.
 
-    `number` is the subagent task. The sub-agent's text is not among the events: it is in the
-    result.
+    `number` is the number of the sub-agent's task. The sub-agent's text is not among the events; it
+    is in the result.
     """
 
     type: ClassVar[str] = "from_agent"

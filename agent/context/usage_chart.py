@@ -74,7 +74,7 @@ def files_table(files: Sequence[FocusedFile], folder: Path, messages: int) -> st
         for file in files[:MAX_FILES]
     ]
     columns = [max(display_width(row[at]) for row in rows) for at in range(2)]
-    lines = [t("files, the one used last first:")]
+    lines = [t("files, most recently used first:")]
     for path, size, age in rows:
         space = " " * (columns[1] - display_width(size))
         lines.append(f"{padded(path, columns[0])}  {space}{size}  {age}")

@@ -85,7 +85,7 @@ def _unopened_tag(text: str) -> re.Match[str] | None:
 
 
 def _overlap(text: str, tag: str) -> int:
-    """Return how many characters at the end of the text may begin the tag."""
+    """Return the number of characters at the end of the text that may begin the tag."""
     return next((n for n in range(min(len(tag), len(text)), 0, -1) if tag.startswith(text[-n:])), 0)
 
 

@@ -151,8 +151,5 @@ def dollars(cost_nusd: int) -> str:
     """Return an amount for people: "$0.0042", "$1.50"; a cost is never shown as zero."""
     if 0 < cost_nusd < NUSD_PER_USD // 10_000:
         return "under $0.0001"
-    return (
-        f"${cost_nusd / NUSD_PER_USD:,.2f}"
-        if cost_nusd >= NUSD_PER_USD or not cost_nusd
-        else f"${cost_nusd / NUSD_PER_USD:.4f}"
-    )
+    digits = 4 if 0 < cost_nusd < NUSD_PER_USD else 2
+    return f"${cost_nusd / NUSD_PER_USD:,.{digits}f}"

@@ -121,7 +121,7 @@ def _first(text: str) -> int:
 
 
 def _fits(text: str, columns: int) -> int:
-    """Return how many code points fit without splitting a character."""
+    """Return the number of code points that fit without splitting a character."""
     if _is_narrow(text):
         return min(len(text), columns)
     import wcwidth

@@ -66,7 +66,7 @@ def scores(terms: Sequence[str], texts: Sequence[str]) -> list[float]:
 
 
 def count_shared_prefixes(terms: Sequence[str], text: str) -> int:
-    """Return how many terms occur in the text or share a beginning with one of its words.
+    """Count the terms that occur in the text or share a beginning with one of its words.
 
     For example "allergies" and "allergic", or "novelist" and "novels".
     """

@@ -38,7 +38,7 @@ class UndoCoverage:
     def deletion(
         self, targets: DeletionTargets, *, confined: bool, reach: Collection[Path] = ()
     ) -> Deletion:
-        """Return which targets undo could restore; blocks.
+        """Return the targets that undo could restore. Blocks.
 
         `confined` commands cannot change anything outside of the folder, except in the folders of
         their `reach`, and its repositories are protected unless named.

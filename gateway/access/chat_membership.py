@@ -65,7 +65,7 @@ class ChatMembership:
             text = (
                 t(
                     "I can't write to {name} ({chat}) any more: {reason}. "
-                    "What waited for this person was dropped.",
+                    "Queued messages for this person were dropped.",
                     name=escape_markdown(message.sender.name),
                     chat=route.chat_id,
                     reason=escape_markdown(reason),
@@ -73,7 +73,7 @@ class ChatMembership:
                 if message is not None
                 else t(
                     "I can't write to the chat {chat} any more: {reason}. "
-                    "What waited for it was dropped.",
+                    "Queued messages for it were dropped.",
                     chat=route.chat_id,
                     reason=escape_markdown(reason),
                 )

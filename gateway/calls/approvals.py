@@ -24,8 +24,9 @@ async def answer_approval(
     words: str = "",
     scope: Scope = "call",
 ) -> bool:
-    """Answer an approval; False when it has expired or was already answered. The model reads the
-    `words` of a denial; with `scope` prefix, a lasting answer covers the event's prefix."""
+    """Answer an approval; False if it has expired or was already answered. The model receives the
+    `words` of a denial. `scope` is the scope of a lasting answer; `prefix` allows all commands with
+    the prefix in the event."""
     is_first = await ctx.approvals.answer(nonce, ApprovalReply(answer, words, scope), by)
     await ctx.audit_relay.flush()
     return is_first
@@ -39,14 +40,14 @@ async def list_approvals(ctx: ServiceContext) -> Sequence[ApprovalPrompt]:
 
 @call(scope="admin")
 async def list_grants(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
-    """List the grants, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`,
-    `granted_by`, `granted_at`."""
+    """List the lasting answers to approvals, oldest first: `id`, `principal`, `session` ('' for
+    all), `title`, `folder`, `granted_by`, `granted_at`."""
     return [asdict(grant) for grant in await ctx.database.transact(grants.list_grants)]
 
 
 @call(scope="admin")
 async def revoke_grants(ctx: ServiceContext, grant: int | None) -> str:
-    """Revoke a grant (None: all); returns a sentence."""
+    """Revoke a grant (None: all); returns a confirmation."""
     by = console_principal()
     revoked = await ctx.database.transact(grants.revoke_grant, grant, by, time.time())
     await ctx.audit_relay.flush()

@@ -21,7 +21,8 @@ async def background_tasks(ctx: ServiceContext, session: str) -> Sequence[str]:
 
 @call(scope="read")
 async def list_tasks(ctx: ServiceContext, session: str) -> Sequence[TaskInfo]:
-    """List background commands and sub-agents: running tasks first, then the last that ended."""
+    """List background commands and sub-agents: running tasks first, then the latest finished
+    ones."""
     session = await ctx.find_session(session)
     subagents = await ctx.database.transact(ctx.background.agents, session)
     return sorted(
@@ -35,9 +36,9 @@ async def list_tasks(ctx: ServiceContext, session: str) -> Sequence[TaskInfo]:
 async def read_task(
     ctx: ServiceContext, session: str, task: str, position: int = 0
 ) -> Mapping[str, Any]:
-    """Return the output of a command from a position (bytes) on: `text`, `begin` (later than
-    `position` when the beginning was discarded), `end`. A sub-agent's steps are in its own session
-    (`follow_session`)."""
+    """Return the output of a command from a byte position on: `text`, `begin` (later than
+    `position` if older output was discarded), `end`. The steps of a sub-agent are in its own
+    session; use `follow_session`."""
     session = await ctx.find_session(session)
     output = ctx.background.output(session, task, max(position, 0))
     if output is None:
@@ -47,7 +48,7 @@ async def read_task(
 
 @call(scope="chat")
 async def stop_task(ctx: ServiceContext, session: str, task: str) -> str:
-    """Stop a command with all its processes, or a sub-agent; returns a sentence."""
+    """Stop a command with all its processes, or a sub-agent; returns a confirmation."""
     session = await ctx.find_session(session)
     number = task.removeprefix(_SUBAGENT_PREFIX)
     if task.startswith(_SUBAGENT_PREFIX):

@@ -13,7 +13,8 @@ from gateway.control.declaration import call
 
 @call(scope="admin")
 async def list_places(ctx: ServiceContext) -> Sequence[str]:
-    """List the folders: the workspace, trusted folders and folders of chats."""
+    """List the folders that the file calls accept as `place`: the workspace, trusted folders and
+    folders of chats."""
     return await asyncio.to_thread(ctx.screens.files().list_places)
 
 
@@ -44,8 +45,8 @@ async def read_picture(ctx: ServiceContext, place: str, path: str) -> Mapping[st
 async def write_file(
     ctx: ServiceContext, place: str, path: str, text: str, digest: str = ""
 ) -> Mapping[str, Any]:
-    """Replace a text file if it still has this `digest` ('': create the file); returns it as
-    `read_file`. Fails with `file-changed` when the file has changed."""
+    """Replace a text file if it still has this `digest` ('': create the file); returns the same as
+    `read_file`. Fails with `file-changed` if the file has changed."""
     async with ctx.owner_audit.change("file", "write", folder=place, path=path):
         return await ctx.screens.file_changes().write(place, path, text, digest)
 
@@ -59,22 +60,22 @@ async def compare_file(ctx: ServiceContext, place: str, path: str, text: str) ->
 
 @call(scope="admin")
 async def make_folder(ctx: ServiceContext, place: str, path: str) -> str:
-    """Create a folder and its missing parents; returns a sentence."""
+    """Create a folder and its missing parents; returns a confirmation."""
     async with ctx.owner_audit.change("file", "make folder", folder=place, path=path):
         return await ctx.screens.file_changes().make_folder(place, path)
 
 
 @call(scope="admin")
 async def move_path(ctx: ServiceContext, place: str, path: str, to: str) -> str:
-    """Move or rename a file or a folder, as the tool `move_file` does: nothing is overwritten, and
-    a move into an existing folder keeps the name. Returns a sentence."""
+    """Move or rename a file or a folder like the tool `move_file`: nothing is overwritten, and a
+    move into an existing folder keeps the name. Returns a confirmation."""
     async with ctx.owner_audit.change("file", "move", folder=place, path=path, to=to):
         return await ctx.screens.file_changes().move(place, path, to)
 
 
 @call(scope="admin")
 async def delete_path(ctx: ServiceContext, place: str, path: str) -> str:
-    """Delete a file, or a folder with its contents; returns a sentence."""
+    """Delete a file, or a folder with its contents; returns a confirmation."""
     async with ctx.owner_audit.change("file", "delete", folder=place, path=path):
         return await ctx.screens.file_changes().move(place, path, None)
 
@@ -82,8 +83,8 @@ async def delete_path(ctx: ServiceContext, place: str, path: str) -> str:
 @call(scope="admin")
 async def undo_change(ctx: ServiceContext, place: str, redo: bool = False) -> Mapping[str, Any]:
     """Undo the latest change that these calls made in a place, or redo the last one undone: `text`
-    describes the result, `paths` are the changed paths. The owner's `/undo` reverts these changes,
-    too."""
+    describes the result, `paths` are the changed paths. The owner's `/undo` also reverts these
+    changes."""
     operation = "redo" if redo else "undo"
     async with ctx.owner_audit.change("file", operation, folder=place):
         return await ctx.screens.file_changes().take_back(place, is_redo=redo)
@@ -97,6 +98,7 @@ async def read_note(ctx: ServiceContext, name: str) -> Mapping[str, Any]:
 
 @call(scope="admin")
 async def write_note(ctx: ServiceContext, name: str, text: str, digest: str) -> Mapping[str, Any]:
-    """Replace a file of the workspace if it still has this `digest`; returns it as `read_note`."""
+    """Replace a file of the workspace if it still has this `digest`; returns the same as
+    `read_note`."""
     async with ctx.owner_audit.change("file", "write", path=name):
         return await asyncio.to_thread(ctx.screens.workbench().write_note, name, text, digest)

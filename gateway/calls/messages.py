@@ -43,7 +43,7 @@ _MAX_SUMMARY_CHARS = 200
 
 @call(scope="admin")
 async def submit(ctx: ServiceContext, message: InboundMessage) -> None:
-    """Store a message and queue it; returns once it is on disk."""
+    """Queue a message; returns once it is stored."""
     await ctx.bus.submit(message)
     if message.session_key.startswith(ONCE):
         # A one-shot run repeats its message to a new owner, which may have dropped the run.
@@ -60,9 +60,9 @@ async def submit(ctx: ServiceContext, message: InboundMessage) -> None:
 async def watch(
     ctx: ServiceContext, lane: str, folder: str | None = None, after: int | None = None
 ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-    """Follow the events of a lane, undelivered answers and open approvals first. With a project's
-    `folder`, changes of its files between turns are included. After a broken connection, pass the
-    `seq` of the last `delivered` event received as `after`: later ones are sent again."""
+    """Follow the events of a lane, beginning with undelivered answers and open approvals. With the
+    `folder` of a project, file changes between turns are included. To resume after a broken
+    connection, pass the `seq` of the last `delivered` event as `after`; later ones are repeated."""
     with ctx.events.watch(lane) as watcher:
         ctx.console_reservations.release(lane)
         for approval in await ctx.approvals.open_questions(lane):
@@ -84,7 +84,7 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
     queue: QueueMode | None = None,
 ) -> str:
     """Send a message to a session (None: a new one); returns the session's id once the message is
-    on disk. A second message with the same `event_id` is ignored; for a new session, call
+    stored. A second message with the same `event_id` is ignored; for a new session, call
     `create_session` first. `agent` names the agent that answers; `queue` says how a running turn
     handles the message, unless the conversation has its own choice."""
     agent_option = await _agent_option(ctx, agent, session)
@@ -132,7 +132,7 @@ async def _agent_option(
 
 @call(scope="read")
 async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
-    """Return the outcome of the message that was sent with this `event_id`."""
+    """Return the outcome of the message with this `event_id`."""
     for channel in (CONSOLE, API):
         outcome = await ctx.database.transact(turns.find_outcome, channel, LOCAL, event_id)
         if outcome.state != "unknown":
@@ -160,14 +160,14 @@ async def list_commands(
 
 @call(scope="admin")
 async def stop_turn(ctx: ServiceContext, lane: str) -> bool:
-    """Stop the turn that runs on the lane; False when none does."""
+    """Stop the running turn of a lane; False if there is none."""
     return await ctx.bus.stop(lane)
 
 
 @call(scope="chat", admin_arguments=("token",))
 async def store_picture(ctx: ServiceContext, data: str, token: str = "") -> Media:
-    """Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`, among
-    the files of this access token, which has a role."""
+    """Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with the name of a
+    `token` that has a role, among the files of this token."""
     workspace = ctx.agent.workspace.folder
     folder = workspace / INBOX_FOLDER / API
     if token:
@@ -184,9 +184,9 @@ async def begin_upload(ctx: ServiceContext, name: str, size_bytes: int) -> str:
 
 @call(scope="chat")
 async def continue_upload(ctx: ServiceContext, upload: str, offset: int, data: str) -> Media | None:
-    """Add the next part, at most 1 MB as base64; returns the file once it is complete. Parts come
-    in order and may be repeated. An abandoned upload, or an upload of an earlier process, is
-    `unknown-upload`."""
+    """Add the next part, at most 1 MB as base64; returns the file once it is complete. Parts must
+    arrive in order and may be repeated. Fails with `unknown-upload` for an abandoned upload and
+    after a restart."""
     return await ctx.uploads.add(upload, offset, data)
 
 
@@ -194,6 +194,7 @@ async def continue_upload(ctx: ServiceContext, upload: str, offset: int, data: s
 async def read_sent_file(
     ctx: ServiceContext, session: str, seq: int, call: str, number: int, offset: int = 0
 ) -> Mapping[str, Any]:
-    """Return a part of a file that `send_file` sent, as the file is now: file `number` (from 0) of
-    the call `call` of message `seq`: `name`, `size`, `version`, `data`."""
+    """Return a part of the current content of a file sent by the tool `send_file`: `name`, `size`,
+    `version`, `data`. The file is number `number` (from 0) of the tool call `call` in message
+    `seq`."""
     return await ctx.sent_files.read(session, seq, call, number, offset)

@@ -29,9 +29,9 @@ async def list_agents(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
 
 @call(scope="read")
 async def list_models(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
-    """List the configured models and the profiles: `name`, `model` (vendor/model, None when it
-    cannot be used), `profile` (true for a profile), `default` (true for the model that answers
-    unless another is chosen)."""
+    """List the configured models and the profiles: `name`, `model` (vendor/model; None if it cannot
+    be used), `profile` (true for a profile), `default` (true for the model that answers unless
+    another is chosen)."""
     models = ctx.agent.models
     names = [model.name for model in models.known]
     profiles = [profile for profile in PROFILES if profile not in names]
@@ -60,16 +60,17 @@ async def call_model(
     ctx: ServiceContext, call: ModelCall
 ) -> AsyncIterator[AsyncIterator[Mapping[str, Any]]]:
     """Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`,
-    `tool_call_delta`, `retry`, `notice`), then `reply` with `message`, `usage` and
-    `finish_reason`. The cost counts towards the limits."""
+    `tool_call_delta`, `retry`, `notice`), then `reply` with `message`, `usage` and `finish_reason`.
+    The cost counts towards the limits."""
     async with aclosing(ctx.model_calls.stream(call)) as events:
         yield events
 
 
 @call(scope="admin")
 async def begin_api_answer(ctx: ServiceContext, request: ApiRequest) -> ApiAnswer | None:
-    """Record a request, or return the earlier request with its key and its answer, if there is
-    one. None when the key was used for a different request."""
+    """Record an API request. If its idempotency key was used for the same request before, return
+    the earlier request with its answer, if there is one; None if it was used for a different
+    request."""
     # Tokens that may request bare models act for the owner of this machine.
     principal = request.principal or console_principal()
     return await ctx.database.transact(api_answers.begin, request, principal, time.time())
@@ -77,7 +78,7 @@ async def begin_api_answer(ctx: ServiceContext, request: ApiRequest) -> ApiAnswe
 
 @call(scope="admin")
 async def keep_api_answer(ctx: ServiceContext, answer: ApiAnswer) -> bool:
-    """Store an answer before its end is sent; False when its key already has another answer.
+    """Store an answer before its end is sent; False if its key already has a different answer.
     Answers expire after 30 days; each token keeps at most its 1,000 newest."""
     owner = console_principal()
     return await ctx.database.transact(api_answers.keep, answer, owner, time.time())
@@ -85,6 +86,5 @@ async def keep_api_answer(ctx: ServiceContext, answer: ApiAnswer) -> bool:
 
 @call(scope="admin")
 async def find_api_answer(ctx: ServiceContext, token: str, answer_id: str) -> ApiAnswer | None:
-    """Return the answer of this token with this id, and its conversation; None when it does not
-    exist or has expired."""
+    """Return a token's answer and its conversation; None if it does not exist or has expired."""
     return await ctx.database.transact(api_answers.find, token, answer_id, time.time())

@@ -25,7 +25,7 @@ from gateway.turns.usage.turn_log import failure_facts
 
 @call(scope="read")
 async def status(ctx: ServiceContext) -> Mapping[str, Any]:
-    """Return the facts of `kore status`: pid, version, model, channels, queues, and the `workers`
+    """Return the data of `kore status`: pid, version, model, channels, queues, and the `workers`
     that run turns for this process (None: it runs them itself)."""
     database = ctx.database
     waiting = await database.transact(inbox.waiting_count)
@@ -63,8 +63,8 @@ async def status(ctx: ServiceContext) -> Mapping[str, Any]:
 
 @call(scope="admin")
 async def reload(ctx: ServiceContext) -> Mapping[str, Any]:
-    """Read the configuration again: the keys that are `changed`, and those `waiting` for a
-    restart. On an error the previous settings stay."""
+    """Reload the configuration. Returns the `changed` keys, and the keys `waiting` for a restart.
+    If it is invalid, the previous settings stay in effect."""
     if ctx.reloader is None:
         raise KoreError(
             t("Kore is running as a terminal conversation, not as a gateway"),
@@ -75,14 +75,14 @@ async def reload(ctx: ServiceContext) -> Mapping[str, Any]:
 
 @call(scope="admin")
 async def hand_over(ctx: ServiceContext, successor: str) -> Sequence[str] | None:
-    """Release the data to a gateway that starts, at the next step of the running turns. Returns
-    the lanes of one-shot runs that wait for the successor; None when this owner keeps the data."""
+    """Release the data to a starting gateway, after the current step of each running turn. Returns
+    the lanes of one-shot runs that wait for the successor; None if this process keeps the data."""
     return None if ctx.handover is None else await ctx.handover.request(successor)
 
 
 @call(scope="admin")
 async def replay(ctx: ServiceContext, seq: int) -> str:
-    """Queue a dead or finished inbox row again; returns a sentence."""
+    """Requeue a dead or finished inbox row; returns a confirmation."""
     update = await ctx.database.transact(undecoded_updates.at, seq)
     if update is not None:
         return await _decode_again(ctx, update)
@@ -135,7 +135,7 @@ async def backup(ctx: ServiceContext, target: Path) -> int:
 
 @call(scope="admin")
 async def list_costs(ctx: ServiceContext, days: int = 30) -> Sequence[Mapping[str, Any]]:
-    """List the costs of the last days, today last: `day`, `cost_usd`, `input_tokens`,
+    """List the costs of the latest days, today last: `day`, `cost_usd`, `input_tokens`,
     `output_tokens`, `calls`."""
     return await ctx.screens.workbench().list_costs(days)
 
@@ -144,7 +144,7 @@ async def list_costs(ctx: ServiceContext, days: int = 30) -> Sequence[Mapping[st
 async def read_log(
     ctx: ServiceContext, lines: int = 200, level: str = "info"
 ) -> Sequence[Mapping[str, Any]]:
-    """Return the newest lines of the log from this level up, oldest first."""
+    """Return the newest log lines of at least this level, oldest first."""
     return await asyncio.to_thread(ctx.screens.workbench().read_log, lines, level)
 
 

@@ -16,26 +16,27 @@ P = ParamSpec("P")
 
 @call(scope="admin")
 async def list_people(ctx: ServiceContext) -> Mapping[str, Any]:
-    """Return the `owner` and the people who are `asking` and `paired`; never a code."""
+    """Return the `owner`, the people who are `asking` for access, and the `paired` people, without
+    pairing codes."""
     return await ctx.database.transact(ctx.pairing.people, time.time())
 
 
 @call(scope="admin")
 async def approve_pairing(ctx: ServiceContext, code: str) -> str:
-    """Approve the person who received the code; returns a sentence."""
+    """Approve the person who received the code; returns a confirmation."""
     return await _run_pairing(ctx, ctx.pairing.approve, code, console_principal(), time.time())
 
 
 @call(scope="admin")
 async def invite_owner(ctx: ServiceContext, channel: str, account: str) -> str:
-    """Return a code, valid for one hour; the first to send `/start CODE` becomes the owner.
-    Fails when there is an owner."""
+    """Return a code, valid for one hour; the first to send `/start CODE` becomes the owner. Fails
+    if there is an owner."""
     return await _run_pairing(ctx, ctx.pairing.invite, channel, account, time.time())
 
 
 @call(scope="admin")
 async def revoke_pairing(ctx: ServiceContext, who: str) -> str:
-    """Revoke a person's access; returns a sentence."""
+    """Revoke a person's access; returns a confirmation."""
     return await _run_pairing(ctx, ctx.pairing.revoke, who, console_principal(), time.time())
 
 
@@ -57,7 +58,7 @@ async def _run_pairing(
 
 @call(scope="admin")
 async def summarize_person(ctx: ServiceContext, principal: str) -> Mapping[str, Any]:
-    """Count a person's data."""
+    """Count the stored data of a person."""
     return await ctx.user_data().summarize(principal)
 
 
@@ -69,6 +70,6 @@ async def export_person(ctx: ServiceContext, principal: str, target: Path) -> Ma
 
 @call(scope="admin")
 async def delete_person(ctx: ServiceContext, principal: str, copies: bool) -> Mapping[str, Any]:
-    """Delete a person's data, with `copies` also from the copies that upgrades made; returns
-    what was deleted and which copies remain."""
+    """Delete a person's data; with `copies`, also in the database copies made by upgrades. Returns
+    counts of the deleted data, and the remaining copies."""
     return await ctx.user_data().delete(principal, copies=copies)

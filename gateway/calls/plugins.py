@@ -30,8 +30,8 @@ async def look_at_plugin(
     ctx: ServiceContext, source: str, ref: str = "", update: bool = False
 ) -> Mapping[str, Any]:
     """Fetch a plugin (with `update`, the new version of the installed plugin named `source`) and
-    describe it; nothing is installed or run. `review` is for `install_plugin`, `options` are the
-    plugin's questions, `needs` are requirements to install first. May take minutes."""
+    describe it; nothing is installed or run. Pass `review` to `install_plugin`; `options` are the
+    plugin's questions, `needs` the requirements to install first. May take minutes."""
     return await _fetch(ctx, ctx.screens.plugins().look_at, source, ref, is_update=update)
 
 
@@ -44,8 +44,8 @@ async def install_plugin(
     ref: str = "",
     update: bool = False,
 ) -> str:
-    """Install a plugin if it is still what `look_at_plugin` showed; returns a sentence. `answers`
-    are by the keys of `options`. May take minutes."""
+    """Install a plugin if it has not changed since `look_at_plugin`; returns a confirmation.
+    `answers` maps the keys of `options` to answers. May take minutes."""
     install, operation = ctx.screens.plugins().install, "update" if update else "install"
     async with ctx.owner_audit.change("plugin", operation, name=_without_login(source)):
         return await _fetch(ctx, install, source, review, answers, ref, is_update=update)
@@ -53,15 +53,15 @@ async def install_plugin(
 
 @call(scope="admin")
 async def change_plugin(ctx: ServiceContext, name: str, change: PluginChange) -> str:
-    """Enable, disable, pin, unpin or remove a plugin; returns a sentence. A pinned plugin is left
-    out of updates."""
+    """Enable, disable, pin, unpin or remove a plugin; returns a confirmation. A pinned plugin is
+    not updated."""
     async with ctx.owner_audit.change("plugin", change, name=name):
         return await asyncio.to_thread(ctx.screens.plugins().change, name, change)
 
 
 @call(scope="admin")
 async def list_markets(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
-    """List the markets: `name`, `from`, `plugins` (their number), `problems` by entry."""
+    """List the markets: `name`, `from`, `plugins` (their number), `problems` (by entry)."""
     return await asyncio.to_thread(ctx.screens.plugins().list_markets)
 
 
@@ -69,28 +69,28 @@ async def list_markets(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
 async def search_plugins(
     ctx: ServiceContext, words: str = "", limit: int = 50
 ) -> Sequence[Mapping[str, Any]]:
-    """List the entries of all markets with these words, the best first: `name`, `market`,
-    `description`, `version`, `pinned`, `installed`, and `problem` when it cannot be used."""
+    """Search the entries of all markets, best match first: `name`, `market`, `description`,
+    `version`, `pinned`, `installed`, and `problem` if it cannot be used."""
     return await asyncio.to_thread(ctx.screens.plugins().search, words, limit)
 
 
 @call(scope="admin")
 async def add_market(ctx: ServiceContext, source: str, ref: str = "") -> str:
-    """Fetch a market and add it; returns a sentence. May take minutes."""
+    """Fetch a market and add it; returns a confirmation. May take minutes."""
     async with ctx.owner_audit.change("market", "add", name=_without_login(source)):
         return await _fetch(ctx, ctx.screens.plugins().add_market, source, ref)
 
 
 @call(scope="admin")
 async def update_market(ctx: ServiceContext, name: str) -> str:
-    """Fetch a market again; returns a sentence. May take minutes."""
+    """Fetch the current version of a market; returns a confirmation. May take minutes."""
     async with ctx.owner_audit.change("market", "update", name=name):
         return await _fetch(ctx, ctx.screens.plugins().update_market, name)
 
 
 @call(scope="admin")
 async def remove_market(ctx: ServiceContext, name: str) -> str:
-    """Remove a market; its plugins stay. Returns a sentence."""
+    """Remove a market; its plugins stay installed. Returns a confirmation."""
     async with ctx.owner_audit.change("market", "remove", name=name):
         return await asyncio.to_thread(ctx.screens.plugins().remove_market, name)
 

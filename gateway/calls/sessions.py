@@ -50,8 +50,8 @@ async def follow_session(
 ) -> AsyncIterator[AsyncIterator[SessionEvent]]:
     """Follow a session: its stored messages numbered above `after`, open approvals, and the live
     events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is
-    the lowest level. A message replaces what streamed before it; a client that was away continues
-    with the `seq` of its last message."""
+    the lowest level. A message replaces the text streamed before it. To resume, pass the `seq` of
+    the last message as `after`."""
     session = await ctx.find_session(session)
     lane = route_of_session(session).lane
     with ctx.events.watch(lane, session) as watcher:
@@ -85,8 +85,8 @@ async def follow_sessions(
 
 @call(scope="admin")
 async def list_session_folders(ctx: ServiceContext) -> Sequence[SessionFolder]:
-    """List the folders that a new session can work in: those of earlier sessions, the last used
-    first, and trusted folders."""
+    """List the folders that a new session can work in: folders of earlier sessions, most recently
+    used first, and trusted folders."""
     used = await ctx.database.transact(session_folders.used, console_principal())
     settings, home = ctx.screens.settings, ctx.screens.home
 
@@ -101,7 +101,7 @@ async def list_session_folders(ctx: ServiceContext) -> Sequence[SessionFolder]:
 
 @call(scope="chat", admin_arguments=("folder",))
 async def create_session(ctx: ServiceContext, folder: SessionFolder | None = None) -> str:
-    """Create a session, which works in a folder of `list_session_folders` (None: the workspace);
+    """Create a session that works in a folder of `list_session_folders` (None: the workspace);
     returns its id."""
     if folder is not None and folder not in await list_session_folders(ctx):
         raise KoreError(
@@ -121,7 +121,7 @@ async def create_session(ctx: ServiceContext, folder: SessionFolder | None = Non
 
 @call(scope="chat")
 async def stop_session(ctx: ServiceContext, session: str) -> bool:
-    """Stop the turns that run in a session; False when none does."""
+    """Stop the turns that run in a session; False if there are none."""
     session = await ctx.find_session(session)
     # A turn that waits for an answer runs nowhere, but ends when its lane is stopped.
     lanes = await ctx.database.transact(stored_sessions.lanes_of, session)
@@ -134,9 +134,10 @@ async def stop_session(ctx: ServiceContext, session: str) -> bool:
 async def open_console(
     ctx: ServiceContext, session: str | None, fresh: bool, folder: str | None = None
 ) -> ConsoleLease:
-    """Reserve a console lane that no other console watches, bound to `session`, to a new session
-    (`fresh`), or to the lane's last session. Instead of a new session, a lane's unfinished work
-    continues, unless it belongs to another folder than `folder` (the real path of a workspace)."""
+    """Reserve a console lane that no other console uses, bound to `session`, to a new session
+    (`fresh`), or to the lane's last session. Unfinished work of the lane is continued instead of
+    starting a new session, unless it belongs to a folder other than `folder` (the real path of a
+    workspace)."""
     ctx.jobs.start_firing()
     session_chats = (
         await ctx.database.transact(console_binding.consoles_of, session) if session else []
@@ -179,8 +180,8 @@ async def _lease_console(
 async def list_sessions(
     ctx: ServiceContext, limit: int = 50, folder: str | None = None
 ) -> Sequence[SessionInfo]:
-    """List sessions, the last used first; with `folder` (the real path of a workspace) those that
-    work there."""
+    """List sessions, most recently used first; with `folder` (the real path of a workspace) only
+    sessions that work there."""
     return await ctx.database.transact(partial(sessions.recent, limit=limit, workspace=folder))
 
 
@@ -194,8 +195,8 @@ async def bound_session(ctx: ServiceContext, lane: str) -> str | None:
 async def last_session(
     ctx: ServiceContext, principal: str, folder: str | None = None
 ) -> str | None:
-    """Return the open session that was used last; with `folder` (the real path of a workspace) the
-    last that works there."""
+    """Return the most recently used open session; with `folder` (the real path of a workspace) only
+    among sessions that work there."""
     return await ctx.database.transact(stored_sessions.last_of, principal, folder)
 
 
@@ -219,7 +220,8 @@ async def load_messages(ctx: ServiceContext, session: str) -> Sequence[Message]:
 
 @call(scope="read")
 async def queue_mode(ctx: ServiceContext, lane: str) -> QueueMode | None:
-    """Return the choice for messages that arrive during a turn of the lane, if there is one."""
+    """Return how messages that arrive during a turn are handled; None without a choice of the
+    conversation."""
     return await ctx.database.transact(stored_sessions.queue_mode_of_lane, lane)
 
 
@@ -254,14 +256,14 @@ async def bind_session(ctx: ServiceContext, lane: str, session: str | None) -> s
 
 @call(scope="read")
 async def search_messages(ctx: ServiceContext, words: str, limit: int = 20) -> Sequence[SearchHit]:
-    """Find the newest messages that contain all these words. Fails for an encrypted database."""
+    """Find the newest messages that contain all words. Fails if the database is encrypted."""
     return await ctx.sessions.search(words, limit)
 
 
 @call(scope="chat")
 async def fork_session(ctx: ServiceContext, session: str, last: int | None = None) -> str:
-    """Copy a session into a new one, complete or up to message number `last` (0: no messages);
-    returns its id. Fails between a tool call and its result."""
+    """Copy a session, completely or up to message number `last` (0: no messages); returns the id of
+    the copy. Fails if `last` is between a tool call and its result."""
     fork = await ctx.sessions.fork(session, last)
     ctx.announce(fork)
     return fork
@@ -269,7 +271,7 @@ async def fork_session(ctx: ServiceContext, session: str, last: int | None = Non
 
 @call(scope="chat")
 async def rename_session(ctx: ServiceContext, session: str, name: str) -> str:
-    """Rename a session ('': back to its automatic name); returns a sentence."""
+    """Rename a session ('' restores its automatic name); returns a confirmation."""
     sentence = await ctx.sessions.rename(session, name)
     ctx.announce(await ctx.find_session(session))
     return sentence
@@ -279,7 +281,8 @@ async def rename_session(ctx: ServiceContext, session: str, name: str) -> str:
 async def set_session_status(
     ctx: ServiceContext, session: str, status: Literal["open", "paused", "closed"]
 ) -> str:
-    """Open, pause or close a session; returns a sentence. A running session cannot be closed."""
+    """Open, pause or close a session; returns a confirmation. A running session cannot be
+    closed."""
     sentence = await ctx.sessions.set_status(session, status)
     ctx.announce(await ctx.find_session(session))
     return sentence
@@ -293,7 +296,7 @@ async def export_session(ctx: ServiceContext, session: str) -> Sequence[str]:
 
 @call(scope="admin")
 async def import_session(ctx: ServiceContext, file: Path) -> str:
-    """Create a session from an exported file, or from a file of KodaX; returns its id."""
+    """Create a session from a file exported by Kore or KodaX; returns its id."""
     session = await ctx.sessions.import_session(file)
     ctx.announce(session)
     return session
@@ -301,7 +304,7 @@ async def import_session(ctx: ServiceContext, file: Path) -> str:
 
 @call(scope="admin")
 async def choose_model(ctx: ServiceContext, session: str, model: str) -> None:
-    """Choose the model that answers from the next turn on: a configured model, a profile, or
+    """Choose the model of a session from the next turn on: a configured model, a profile, or
     vendor/model."""
     models = ctx.agent.models
     try:
@@ -320,8 +323,8 @@ async def choose_model(ctx: ServiceContext, session: str, model: str) -> None:
 
 @call(scope="admin")
 async def choose_mode(ctx: ServiceContext, session: str, mode: PermissionMode) -> None:
-    """Choose the permission mode from the next turn on; a looser mode is recorded in the audit
-    log."""
+    """Choose the permission mode of a session from the next turn on; a looser mode is recorded in
+    the audit log."""
     principal = console_principal()
     default = ctx.default_mode(CONSOLE)
 

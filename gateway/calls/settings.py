@@ -17,14 +17,14 @@ from gateway.control.declaration import call
 
 @call(scope="admin")
 async def describe_config(ctx: ServiceContext) -> Mapping[str, Any]:
-    """Return the settings that this process started with, secrets masked."""
+    """Return the settings with which this process started, with secrets masked."""
     return ctx.screens.workbench().describe_config()
 
 
 @call(scope="admin")
 async def list_settings(ctx: ServiceContext) -> Mapping[str, Any]:
-    """Return the `file`, the `problem` when it is invalid, and the `settings`: `key`, `value`
-    and `own` (as in the file) without secrets, `from`, `choices`, `at_once`, `widens`, and
+    """Return the path of the `file`, its `problem` if it is invalid, and the `settings`: `key`,
+    `value` and `own` (as in the file) without secrets, `from`, `choices`, `at_once`, `widens`, and
     `locked`, the reason why it cannot be changed here."""
     return await asyncio.to_thread(ctx.screens.config().list_settings)
 
@@ -41,8 +41,8 @@ async def check_setting(ctx: ServiceContext, key: str, value: str | None) -> Map
 async def change_setting(
     ctx: ServiceContext, key: str, value: str | None, proposal: str, confirmed: bool = False
 ) -> Mapping[str, Any]:
-    """Write and apply a checked change if the file is still the same; returns it as
-    `check_setting`. A change that `widens` Kore's power must be `confirmed`."""
+    """Write and apply a checked change if the file has not changed; returns the same as
+    `check_setting`. A change that `widens` Kore's access must be `confirmed`."""
     config, operation = ctx.screens.config(), "unset" if value is None else "set"
     async with ctx.owner_audit.change("setting", operation, name=key):
         with _argument_errors():
@@ -58,9 +58,9 @@ async def check_policy(
     mode: PermissionMode | None = None,
     channel: str = "cli",
 ) -> Mapping[str, Any]:
-    """Return the policy's decision about a call in the workspace; nothing runs: `decision` (allow,
-    ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of all rules.
-    `mode` defaults to the channel's."""
+    """Return the policy's decision about a tool call in the workspace, without running it:
+    `decision` (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the
+    `verdicts` of all rules. `mode` defaults to the mode of the channel."""
     with _argument_errors():
         return await ctx.screens.policy().check(tool, arguments, role, mode, channel)
 

@@ -11,8 +11,8 @@ from gateway.terminals.terminal import TerminalSize
 
 @call(scope="admin")
 async def terminal_status(ctx: ServiceContext) -> Mapping[str, Any]:
-    """Return the `mode` ("off", "sandbox", "full"), the `user` of shells without a sandbox, and
-    the `terminals`: `id`, `folder`, `started_at`, `exit_code` (None while it runs)."""
+    """Return the `mode` ("off", "sandbox", "full"), the `user` of shells without a sandbox, and the
+    `terminals`: `id`, `folder`, `started_at`, `exit_code` (None while it runs)."""
     return ctx.terminals.status()
 
 
@@ -21,7 +21,7 @@ async def open_terminal(
     ctx: ServiceContext, place: str | None = None, columns: int = 80, rows: int = 24
 ) -> str:
     """Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's id.
-    It ends after ten minutes without a follower."""
+    It ends after ten minutes without a client."""
     return await ctx.terminals.open(place, TerminalSize(columns, rows))
 
 
@@ -31,8 +31,8 @@ async def follow_terminal(
     ctx: ServiceContext, terminal: str
 ) -> AsyncIterator[AsyncIterator[Mapping[str, Any]]]:
     """Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each
-    `output`, and at the end the `exit_code`. A client that is too slow gets another `screen`.
-    The program waits while no client reads its output."""
+    `output`, and at the end the `exit_code`. A client that is too slow gets another `screen`. The
+    program waits while no client reads its output."""
     async with ctx.terminals.follow(terminal) as items:
         yield items
 

@@ -66,15 +66,15 @@ class ChannelSection(Section):
     queue: Annotated[
         Literal["join", "queue", "steer"],
         Setting(
-            "what happens to messages that arrive while Kore works on an earlier one: `join`, "
-            "`queue` or `steer`; `/queue` overrides it for a chat",
+            "how to handle messages that arrive during a turn: `join`, `queue` or `steer`; "
+            "`/queue` overrides it for a chat",
             see="steering.md",
         ),
     ] = "join"
     trace: Annotated[
         Literal["off", "summary", "full"],
         Setting(
-            "what is shown below answers about the work: `off`, `summary` or `full`; `/verbose` "
+            "details of the work shown below answers: `off`, `summary` or `full`; `/verbose` "
             "overrides it for a chat"
         ),
     ] = "off"

@@ -60,35 +60,44 @@ class AgentSection(Section):
     model: Annotated[
         Word,
         Setting(
-            "a `model_name` of `model_list`, or `vendor/model`. If there is no entry `default`: "
-            "the vendor whose key is in the environment, then Ollama, then offline",
+            "the model that answers: a `model_name` of `model_list`, or `vendor/model`. If "
+            "`default` is not in the list: a vendor whose key is in the environment, otherwise "
+            "Ollama, otherwise the offline stand-in",
             reload="at_once",
         ),
     ] = "default"
     workspace: Annotated[
         Path,
         Setting(
-            "the folder with the prompt files, where tools work", widens_access=True, is_path=True
+            "the assistant's folder: prompt files, memory and the files that tools work on",
+            widens_access=True,
+            is_path=True,
         ),
     ] = Path("~/.kore/workspace")
     worktrees: Annotated[
         Path | None,
         Setting(
-            "the folder for git worktrees; null: beside the repository, in `NAME.worktrees`",
+            "the folder for git worktrees; null: `NAME.worktrees` next to the repository",
             see="worktrees.md",
             widens_access=True,
             is_path=True,
         ),
     ] = None
     max_iterations: Annotated[
-        Whole, Setting("model calls in one turn", reload="at_once", is_harmless=True)
+        Whole,
+        Setting("maximum number of model calls in one turn", reload="at_once", is_harmless=True),
     ] = 200
     temperature: Annotated[
         Temperature | None,
-        Setting("0 to 2; null: the vendor's default", reload="at_once", is_harmless=True),
+        Setting(
+            "sampling temperature, 0 to 2; null: the vendor's default",
+            reload="at_once",
+            is_harmless=True,
+        ),
     ] = None
     max_tokens: Annotated[
-        Whole | None, Setting("maximum length of one reply", reload="at_once", is_harmless=True)
+        Whole | None,
+        Setting("maximum length of one reply, in tokens", reload="at_once", is_harmless=True),
     ] = None
     effort: Annotated[
         ReasoningEffort | None,
@@ -103,7 +112,7 @@ class AgentSection(Section):
     fallback: Annotated[
         Names | None,
         Setting(
-            "the model to use when another one fails, or a list in order",
+            "the model to use when a model fails, or a list to try in order",
             see="models.md#when-a-model-fails",
             reload="at_once",
         ),
@@ -111,8 +120,8 @@ class AgentSection(Section):
     language: Annotated[
         Language,
         Setting(
-            "language of Kore's own messages: `en`, `zh-Hans` or `zh-Hant` (`zh`, `zh-TW` and the "
-            "like too); `auto`: the language of each person's app or terminal",
+            "language of Kore's own messages: `en`, `zh-Hans` or `zh-Hant` (or tags such as "
+            "`zh-TW`); `auto`: the language of each person's app or terminal",
             see="languages.md",
             reload="at_once",
         ),
@@ -120,8 +129,8 @@ class AgentSection(Section):
     start_in: Annotated[
         Literal["project", "workspace"],
         Setting(
-            "where `kore agent` works without `--cwd`: in the `project` you are in, or in the "
-            "`workspace`",
+            "where `kore agent` works without `--cwd`: in the `project` around the current folder, "
+            "or in the `workspace`",
             see="context.md#the-working-folder",
             widens_access=True,
         ),
@@ -129,7 +138,7 @@ class AgentSection(Section):
     default_agent: Annotated[
         Word | None,
         Setting(
-            "the agent that answers where neither a conversation (`/agent`) nor its chat has "
+            "the agent that answers unless the conversation (`/agent`) or the chat's settings name "
             "another",
             see="agents.md#talking-to-an-agent",
             widens_access=True,
@@ -141,36 +150,44 @@ class ModelEntry(Section):
     """A named model."""
 
     model_name: Annotated[
-        Word, Setting("the name for other keys, `--model` and `/model`", example="my-model")
+        Word,
+        Setting(
+            "the name by which other settings, `--model` and `/model` refer to it",
+            example="my-model",
+        ),
     ]
     model: Annotated[VendorModel, Setting("`vendor/model`", example="openai/gpt-4")]
     api_base: Annotated[
         Url | None,
         Setting(
-            "another address; Kore adds `/v1` if the vendor uses one, and removes it for `ollama`",
+            "an address other than the vendor's; Kore adds `/v1` if the vendor's API needs it, and "
+            "removes it for `ollama`",
             widens_access=True,
             example="https://my-proxy.com/v1",
         ),
     ] = None
     api_key: Annotated[
-        SecretStr | None, Setting("the key; null: the vendor's variable in the environment")
+        SecretStr | None, Setting("the API key; null: the vendor's environment variable")
     ] = None
     api_keys: Annotated[
         tuple[SecretStr, ...],
         Setting(
-            "several keys in place of `api_key`, used in this order",
+            "several keys instead of `api_key`, tried in this order",
             see="models.md#when-a-model-fails",
             example=("sk-...", "sk-..."),
         ),
     ] = ()
     transport: Annotated[
-        Literal["aiohttp", "sdk"], Setting("`aiohttp` or `sdk`", see="models.md#api-formats")
+        Literal["aiohttp", "sdk"],
+        Setting(
+            "how requests are sent: `aiohttp`, or the vendor's `sdk`", see="models.md#api-formats"
+        ),
     ] = "aiohttp"
     context_tokens: Annotated[
         Whole | None,
         Setting(
-            "size of its context window, if Kore does not know it or a smaller one is enough; "
-            "`ollama` opens one of this size (default 32768)",
+            "size of the context window in tokens, if Kore does not know it or a smaller one is "
+            "enough; `ollama` loads the model with this size (default 32768)",
             example=128_000,
         ),
     ] = None
@@ -183,7 +200,7 @@ class ModelEntry(Section):
     price_input_usd: Annotated[
         Number | None,
         Setting(
-            "dollars per million input tokens; overrides the price that Kore knows",
+            "dollars per million input tokens; overrides Kore's built-in price",
             see="spending.md",
             widens_access=True,
             example=30,
@@ -194,56 +211,57 @@ class ModelEntry(Section):
     ] = None
     price_cached_usd: Annotated[
         Number | None,
-        Setting("dollars per million input tokens that the vendor had cached", widens_access=True),
+        Setting("dollars per million cached input tokens", widens_access=True),
     ] = None
     tools: Annotated[
         Literal["native", "xml"] | None,
         Setting(
-            "`native` or `xml`; null: Kore finds out", see="models.md#models-without-tool-support"
+            "how the model calls tools: `native` or `xml`; null: detected",
+            see="models.md#models-without-tool-support",
         ),
     ] = None
     api: Annotated[
         Literal["chat", "responses"] | None,
         Setting(
-            "`chat` or `responses`: which of OpenAI's two APIs to use; null: whichever the model "
-            "needs",
+            "`chat` or `responses`: which of OpenAI's two APIs to use; null: the one that the "
+            "model needs",
             see="models.md#api-formats",
         ),
     ] = None
     images: Annotated[
         Flag | None,
         Setting(
-            "whether the model sees pictures; null: what Kore knows",
+            "whether the model accepts pictures; null: according to Kore's table",
             see="models.md#what-kore-knows-of-models",
         ),
     ] = None
     reasoning: Annotated[
         Flag | None,
         Setting(
-            "whether the model thinks; null: what Kore knows",
+            "whether the model can think before it answers; null: according to Kore's table",
             see="models.md#what-kore-knows-of-models",
         ),
     ] = None
     headers: Annotated[
         dict[HeaderName, SecretStr],
         Setting(
-            'sent with every request, such as `{"anthropic-version": "2023-06-01"}`; `${NAME}` '
-            "works",
+            'headers of every request, such as `{"anthropic-version": "2023-06-01"}`; values may '
+            "contain `${NAME}`",
             widens_access=True,
         ),
     ] = Field(default_factory=dict)
     timeout_s: Annotated[
         Annotated[Number, Field(ge=1, le=86_400)] | None,
         Setting(
-            "the longest silence to wait for, in seconds; null: 120 to the first byte, 60 after "
-            "it, 1800 for servers nearby",
+            "seconds without data after which a request fails; null: 120 before the first byte and "
+            "60 after it, 1800 for servers on the local network",
             see="models.md#slow-servers",
         ),
     ] = None
     proxy: Annotated[
         ProxyUrl | None,
         Setting(
-            "a proxy that leads to the address, or `none`", see="proxies.md", widens_access=True
+            "the proxy for requests to the address, or `none`", see="proxies.md", widens_access=True
         ),
     ] = None
 
@@ -252,7 +270,7 @@ class ProfilesSection(Section):
     default: Annotated[
         Word,
         Setting(
-            "the model that answers people, if `agent.model` names none", see="models.md#profiles"
+            "the model that answers if `agent.model` does not name one", see="models.md#profiles"
         ),
     ] = "default"
     task: Annotated[Word, Setting("the model that runs sub-agents", see="models.md#profiles")] = (
@@ -263,7 +281,7 @@ class ProfilesSection(Section):
     )
     quick: Annotated[
         Word,
-        Setting("the model for small background work", see="models.md#profiles", example="local"),
+        Setting("the model for small background tasks", see="models.md#profiles", example="local"),
     ] = "default"
 
 
@@ -274,7 +292,7 @@ class MediaSection(Section):
         Whole,
         Field(ge=1, le=2000),
         Setting(
-            "the largest file to accept, up to 2000; a platform may allow less",
+            "the largest file to accept in megabytes, at most 2000; a platform may allow less",
             see="media.md",
         ),
     ] = 20
@@ -299,8 +317,8 @@ class TranscriptionSection(Section):
             widens_access=True,
         ),
     ] = None
-    api_key: Annotated[SecretStr | None, Setting("its key")] = None
-    model: Annotated[Word, Setting("its model")] = "whisper-1"
+    api_key: Annotated[SecretStr | None, Setting("API key of the service")] = None
+    model: Annotated[Word, Setting("model of the service")] = "whisper-1"
     language: Annotated[
         Word | None, Setting("the spoken language (`en`, `zh` …); null: the service detects it")
     ] = None
@@ -315,24 +333,25 @@ class TranscriptionSection(Section):
 
 
 class ImagesSection(Section):
-    """A service that makes pictures."""
+    """A service that generates pictures."""
 
     api_base: Annotated[
         Url | None,
         Setting(
-            "an OpenAI-compatible service that makes pictures; null: none",
+            "an OpenAI-compatible service that generates pictures; null: none",
             see="creative-tools.md#pictures",
             widens_access=True,
         ),
     ] = None
-    api_key: Annotated[SecretStr | None, Setting("its key")] = None
-    model: Annotated[Word, Setting("its model")] = "gpt-image-1"
+    api_key: Annotated[SecretStr | None, Setting("API key of the service")] = None
+    model: Annotated[Word, Setting("model of the service")] = "gpt-image-1"
     size: Annotated[
         Word | None, Setting("a size such as `1024x1024`; null: the service decides")
     ] = None
-    ask: Annotated[Flag, Setting("ask before each picture", widens_access=True)] = True
+    ask: Annotated[Flag, Setting("ask before generating a picture", widens_access=True)] = True
     price_usd: Annotated[
-        Number | None, Setting("what one picture costs", see="spending.md", widens_access=True)
+        Number | None,
+        Setting("price of one picture in dollars", see="spending.md", widens_access=True),
     ] = None
 
 
@@ -347,14 +366,14 @@ class TtsSection(Section):
             widens_access=True,
         ),
     ] = None
-    api_key: Annotated[SecretStr | None, Setting("its key")] = None
-    model: Annotated[Word, Setting("its model")] = "tts-1"
-    voice: Annotated[Word, Setting("its voice")] = "alloy"
+    api_key: Annotated[SecretStr | None, Setting("API key of the service")] = None
+    model: Annotated[Word, Setting("model of the service")] = "tts-1"
+    voice: Annotated[Word, Setting("voice of the service")] = "alloy"
     replies: Annotated[
         Literal["voice", "private", "never"],
         Setting(
-            "which answers are spoken as well: those to `voice` messages, all of `private` chats, "
-            "or `never`"
+            "which answers are also spoken: answers to `voice` messages, all answers in `private` "
+            "chats, or none (`never`)"
         ),
     ] = "voice"
 
@@ -363,46 +382,55 @@ class MemorySection(Section):
     embeddings: Annotated[
         Word | None,
         Setting(
-            "a model of embeddings: a `model_name` of `model_list` or `vendor/model`, such as "
-            "`openai/text-embedding-3-small` or `ollama/bge-m3`. `memory_search` then also finds "
-            "what has the same meaning in other words",
+            "an embedding model: a `model_name` of `model_list` or `vendor/model`, such as "
+            "`openai/text-embedding-3-small` or `ollama/bge-m3`. With it, `memory_search` also "
+            "finds texts with the same meaning in different words",
             see="memory.md#by-meaning",
         ),
     ] = None
 
 
 class ToolsSection(Section):
-    exec_timeout_s: Annotated[Number, Field(gt=0), Setting("default timeout of a command")] = 60
+    exec_timeout_s: Annotated[
+        Number, Field(gt=0), Setting("default timeout of a command in seconds")
+    ] = 60
     output_limit_bytes: Annotated[
         Whole,
         Field(ge=1000),
-        Setting("how much of one result the model gets to read; at least 1000"),
+        Setting("bytes of one tool result that the model receives; at least 1000"),
     ] = 30_000
     read_limit_bytes: Annotated[
-        Whole, Field(ge=1000), Setting("the same for one call of `read_file`")
+        Whole, Field(ge=1000), Setting("bytes that one call of `read_file` returns; at least 1000")
     ] = 50_000
-    web_search_results: Annotated[Whole, Field(le=50), Setting("at most 50")] = 5
+    web_search_results: Annotated[
+        Whole, Field(le=50), Setting("results per web search, at most 50")
+    ] = 5
     summarize: Annotated[
-        Flag, Setting("a tool that summarizes a long file", see="creative-tools.md")
+        Flag, Setting("offer a tool that summarizes a long file", see="creative-tools.md")
     ] = False
     asset_export: Annotated[
-        Flag, Setting("a tool that packs files", see="creative-tools.md", widens_access=True)
+        Flag,
+        Setting(
+            "offer a tool that packs files into a zip file",
+            see="creative-tools.md",
+            widens_access=True,
+        ),
     ] = False
 
 
 class ContextSection(Section):
     max_tokens: Annotated[
         Annotated[Whole, Field(ge=1000)] | None,
-        Setting("upper limit for every model's context window"),
+        Setting("upper limit of every model's context window, in tokens"),
     ] = None
     max_tree_depth: Annotated[
-        Whole, Setting("depth of the tree that is shown of a project", see="context.md")
+        Whole, Setting("depth of the file tree of a project that the model sees", see="context.md")
     ] = 5
-    max_files_per_dir: Annotated[Whole, Setting("entries per folder of that tree")] = 50
+    max_files_per_dir: Annotated[Whole, Setting("entries per folder of this tree")] = 50
     watch: Annotated[
         Flag,
         Setting(
-            "watch a project's files, so that screens hear of changes at once",
+            "watch a project's files, to show changes immediately",
             see="context.md#watching-a-project",
         ),
     ] = True
@@ -427,8 +455,8 @@ class SecuritySection(Section):
     sandbox: Annotated[
         Literal["auto", "bwrap", "landlock", "container", "none"],
         Setting(
-            "`bwrap`, `landlock`, `container` or `none`; `auto`: the first that works on this "
-            "machine",
+            "sandbox for commands: `bwrap`, `landlock`, `container` or `none`; `auto`: the first "
+            "that works on this machine",
             see="sandbox.md",
         ),
     ] = "auto"
@@ -442,8 +470,8 @@ class SecuritySection(Section):
     sandbox_toolchains: Annotated[
         Flag,
         Setting(
-            "commands may run programs of version managers in your home folder (pyenv, nvm, cargo,"
-            " uv, go and others)"
+            "commands may run programs installed by version managers in your home folder (pyenv, "
+            "nvm, cargo, uv, go and others)"
         ),
     ] = True
     trusted_folders: Annotated[
@@ -457,7 +485,7 @@ class SecuritySection(Section):
         ),
     ] = ()
     sandbox_image: Annotated[
-        Word, Setting("the image for the backend `container`; Kore never pulls it")
+        Word, Setting("image of the sandbox `container`; Kore never pulls it")
     ] = "debian:stable-slim"
     exec_hosts: Annotated[
         tuple[HostName, ...],
@@ -479,7 +507,7 @@ class SecuritySection(Section):
     exec_env: Annotated[
         Variables,
         Setting(
-            'variables for commands, such as `{"JAVA_HOME": "${JAVA_HOME}"}`; no secrets, which '
+            'environment variables of commands, such as `{"JAVA_HOME": "${JAVA_HOME}"}`; secrets '
             "are refused",
             see="sandbox.md#what-a-command-can-do",
             widens_access=True,
@@ -488,9 +516,11 @@ class SecuritySection(Section):
     exec_processes: Annotated[
         Whole,
         Field(ge=8, le=30_000),
-        Setting("processes that one command may run at a time; at least 8"),
+        Setting("processes that one command may run simultaneously; at least 8"),
     ] = 256
-    exec_file_mb: Annotated[Whole, Setting("megabytes per file of a command")] = 1000
+    exec_file_mb: Annotated[
+        Whole, Setting("largest file that a command may write, in megabytes")
+    ] = 1000
     exec_memory_mb: Annotated[
         Whole, Field(ge=32), Setting("megabytes of memory of each process of a command")
     ] = 4000
@@ -512,13 +542,14 @@ class SecuritySection(Section):
     blocked_commands: Annotated[
         tuple[Word, ...],
         Setting(
-            "denied in every mode (with the default list, `rm` and `del` only without a sandbox); "
-            "a safeguard against mistakes, not a security boundary",
+            "commands denied in every mode (with the default list, `rm` and `del` only without a "
+            "sandbox); a safeguard against mistakes, not a security boundary",
             reload="at_once",
         ),
     ] = ("rm", "sudo", "shutdown", "format", "del")
     blocked_paths: Annotated[
-        tuple[Word, ...], Setting("path components that no tool touches", reload="at_once")
+        tuple[Word, ...],
+        Setting("path components that no tool may access", reload="at_once"),
     ] = (".git", ".env", "node_modules/.cache")
     policy_file: Annotated[
         Path | None,
@@ -540,8 +571,8 @@ class SecuritySection(Section):
     approval_timeout_s: Annotated[
         Annotated[Number, Field(gt=0)] | None,
         Setting(
-            "seconds that a question waits before it counts as denied, in the terminal and in "
-            "chats; null: until it is answered",
+            "seconds until an unanswered question counts as denied, in the terminal and in chats; "
+            "null: questions do not expire",
             see="approvals.md",
             reload="at_once",
         ),
@@ -570,7 +601,7 @@ class StoreSection(Section):
     files: Annotated[
         FileAddress | None,
         Setting(
-            "where files lie that other machines need: a folder by its full path, or "
+            "storage for files that other machines need: the full path of a folder, or "
             "`s3://BUCKET/PREFIX?endpoint=URL&region=NAME`",
             see="shared-files.md",
             widens_access=True,
@@ -580,8 +611,8 @@ class StoreSection(Section):
         Number,
         Field(ge=1),
         Setting(
-            "on PostgreSQL, how many seconds the owner of the database may say nothing before a "
-            "gateway that stands by replaces it",
+            "on PostgreSQL, seconds without a heartbeat of the owner after which a standby gateway "
+            "replaces it",
             see="postgresql.md",
         ),
     ] = 15
@@ -616,8 +647,8 @@ class BusSection(Section):
     url: Annotated[
         BusUrl | None,
         Setting(
-            "`nats://HOST:PORT` or `tls://HOST:PORT`: a NATS server over which the processes of "
-            "one Kore hint to each other, in place of the database server",
+            "`nats://HOST:PORT` or `tls://HOST:PORT`: a NATS server for notifications between the "
+            "processes of one Kore; null: the database server",
             see="workers.md",
             widens_access=True,
         ),
@@ -632,10 +663,18 @@ class LimitsSection(Section):
             see="spending.md",
         ),
     ] = None
-    cost_per_session_usd: Annotated[Number | None, Setting("the same for a conversation")] = None
-    cost_per_chat_day_usd: Annotated[Number | None, Setting("the same for a chat and a day")] = None
-    cost_per_day_usd: Annotated[Number | None, Setting("the same for all chats and a day")] = None
-    tokens_per_turn: Annotated[Whole | None, Setting("tokens of one turn, input and output")] = None
+    cost_per_session_usd: Annotated[
+        Number | None, Setting("spending limit of a conversation in dollars")
+    ] = None
+    cost_per_chat_day_usd: Annotated[
+        Number | None, Setting("spending limit of a chat per day in dollars")
+    ] = None
+    cost_per_day_usd: Annotated[
+        Number | None, Setting("spending limit of all chats per day in dollars")
+    ] = None
+    tokens_per_turn: Annotated[
+        Whole | None, Setting("token limit of one turn, input and output")
+    ] = None
 
 
 class SubagentsSection(Section):
@@ -644,46 +683,50 @@ class SubagentsSection(Section):
         Strict(),
         Field(ge=0, le=3),
         Setting(
-            "how deep sub-agents may be nested, 0 to 3; 0: no sub-agents",
+            "nesting depth of sub-agents, 0 to 3; 0: no sub-agents",
             see="agents.md#running-sub-agents",
         ),
     ] = 1
     max_parallel: Annotated[
-        Whole, Field(le=16), Setting("sub-agents of one conversation that run at a time, 1 to 16")
+        Whole,
+        Field(le=16),
+        Setting("sub-agents of one conversation that run simultaneously, 1 to 16"),
     ] = 4
     max_cost_usd: Annotated[
-        Number | None, Setting("dollars for one sub-agent", widens_access=True)
+        Number | None, Setting("spending limit of one sub-agent in dollars", widens_access=True)
     ] = None
 
 
 class HttpSection(Section):
     host: Annotated[
-        Word, Setting("where `kore gateway` serves `/healthz` and `/metrics`; loopback only")
+        Word,
+        Setting("address at which `kore gateway` serves `/healthz` and `/metrics`; loopback only"),
     ] = "127.0.0.1"
-    port: Annotated[int, Strict(), Field(ge=0, le=65535), Setting("its port; 0: any free port")] = (
-        8787
-    )
+    port: Annotated[
+        int, Strict(), Field(ge=0, le=65535), Setting("port of `http.host`; 0: any free port")
+    ] = 8787
 
 
 class ServerSection(Section):
     listen: Annotated[
         ListenText | None,
         Setting(
-            "where `kore gateway` serves the protocol for clients and the web: `127.0.0.1:8790`, "
-            "`unix:/PATH` or `auto`; null: nowhere",
+            "address at which `kore gateway` serves clients and the web page: `127.0.0.1:8790`, "
+            "`unix:/PATH` or `auto`; null: none",
             see="server.md",
         ),
     ] = None
-    tls_cert: Annotated[FilePath | None, Setting("certificate for TLS 1.3")] = None
-    tls_key: Annotated[FilePath | None, Setting("its key")] = None
+    tls_cert: Annotated[FilePath | None, Setting("file with the certificate for TLS 1.3")] = None
+    tls_key: Annotated[FilePath | None, Setting("file with the key of the certificate")] = None
     client_ca: Annotated[
-        FilePath | None, Setting("clients must show a certificate that it signed")
+        FilePath | None,
+        Setting("file with the CA certificate; clients must present a certificate signed by it"),
     ] = None
     hosts: Annotated[
         tuple[Word, ...],
-        Setting("further host names that the server has, with the port unless it is 80 or 443"),
+        Setting("additional host names of the server, with the port unless it is 80 or 443"),
     ] = ()
-    insecure: Annotated[Flag, Setting("allow other machines without TLS")] = False
+    insecure: Annotated[Flag, Setting("accept connections from other machines without TLS")] = False
     terminal: Annotated[
         Literal["off", "sandbox", "full"],
         Setting(
@@ -692,7 +735,7 @@ class ServerSection(Section):
         ),
     ] = "off"
     max_connections: Annotated[
-        Whole, Field(ge=8, le=100_000), Setting("connections that may be open at a time")
+        Whole, Field(ge=8, le=100_000), Setting("maximum number of open connections")
     ] = 500
 
 
@@ -700,8 +743,8 @@ class AccessSection(Section):
     owner: Annotated[
         Principal | None,
         Setting(
-            f"`{DEFAULT_CHANNEL}:123456`, or the number alone; null: the only id on "
-            f"`{DEFAULT_CHANNEL}.allow_from`, else the first person paired",
+            f"the owner: `{DEFAULT_CHANNEL}:123456`, or the number alone; null: the only id in "
+            f"`{DEFAULT_CHANNEL}.allow_from`, otherwise the first paired person",
             see="access.md",
         ),
     ] = None
@@ -710,7 +753,7 @@ class AccessSection(Section):
         Setting(
             f"roles by person (`{DEFAULT_CHANNEL}:123`), chat (`{DEFAULT_CHANNEL}:chat:-100123`) "
             f"or channel (`{DEFAULT_CHANNEL}`), in this order of precedence. The owner always has "
-            "`build`, also in groups. Otherwise, people on `allow_from` and paired people have "
+            "`build`, also in groups. By default, people in `allow_from` and paired people have "
             "`general`, and "
             'people who got access only through `"*"` have `guest`. A role doesn\'t grant access'
         ),
@@ -719,13 +762,16 @@ class AccessSection(Section):
 
 class GoalsSection(Section):
     max_turns: Annotated[
-        Whole, Field(ge=1), Setting("turns for a goal, until it is paused", see="goals.md")
+        Whole, Field(ge=1), Setting("turns after which a goal is paused", see="goals.md")
     ] = 20
     max_hours: Annotated[
-        Number, Field(gt=0), Setting("hours of work for a goal, counted after each turn")
+        Number,
+        Field(gt=0),
+        Setting("hours of work after which a goal is paused, counted after each turn"),
     ] = 2.0
     max_cost_usd: Annotated[
-        Number | None, Setting("cost of a goal in dollars, with its checks; null: no limit")
+        Number | None,
+        Setting("cost in dollars, including checks, at which a goal is paused; null: no limit"),
     ] = 5.0
 
 
@@ -733,35 +779,41 @@ class ScheduleSection(Section):
     zone: Annotated[
         ZoneName | None,
         Setting(
-            "the time zone of jobs, by its IANA name; null: the one in USER.md, else the machine's",
+            "IANA name of the jobs' time zone; null: the zone in USER.md, otherwise the machine's",
             see="scheduling.md",
         ),
     ] = None
     quiet_hours: Annotated[
         Hours | None,
-        Setting("such as `22:00-07:00`: jobs that are due then wait; a chat can set its own"),
+        Setting("hours in which due jobs wait, such as `22:00-07:00`; a chat can set its own"),
     ] = None
-    max_jobs: Annotated[Whole, Setting("jobs per person")] = 50
+    max_jobs: Annotated[Whole, Setting("maximum number of jobs per person")] = 50
     min_interval_s: Annotated[
-        Whole, Field(ge=1), Setting("the minimum seconds between two runs")
+        Whole, Field(ge=1), Setting("minimum number of seconds between two runs of a job")
     ] = 60
     max_failures: Annotated[
         Whole, Field(ge=1), Setting("a job is turned off after this many failures in a row")
     ] = 3
     heartbeat_minutes: Annotated[
         Annotated[Whole, Field(ge=1)] | None,
-        Setting("how often HEARTBEAT.md is checked; null: never"),
+        Setting("minutes between two checks of HEARTBEAT.md; null: no checks"),
     ] = None
 
 
 class LoggingSection(Section):
-    level: Annotated[LogLevel, Setting("`debug`, `info`, `warning`, `error`")] = "info"
-    file: Annotated[Path | None, Setting("null: `~/.kore/logs/kore.log`", is_path=True)] = None
+    level: Annotated[
+        LogLevel, Setting("lowest level to log: `debug`, `info`, `warning` or `error`")
+    ] = "info"
+    file: Annotated[
+        Path | None, Setting("the log file; null: `~/.kore/logs/kore.log`", is_path=True)
+    ] = None
     file_mb: Annotated[
-        Whole, Field(le=1000), Setting("size at which the log file is rotated; at most 1000")
+        Whole,
+        Field(le=1000),
+        Setting("size at which the log file is rotated, in megabytes; at most 1000"),
     ] = 10
     files_kept: Annotated[
-        Whole, Field(le=100), Setting("how many old files are kept; at most 100")
+        Whole, Field(le=100), Setting("number of rotated files to keep; at most 100")
     ] = 5
 
 
@@ -793,17 +845,19 @@ class LspSection(Section):
     before_write: Annotated[
         Literal["off", "report", "block"],
         Setting(
-            "an edit that brings new errors: `report` tells them, `block` does not write it, `off`"
-            " does not look"
+            "what to do about an edit that introduces errors: `report` them, `block` the edit, or "
+            "`off` (no check)"
         ),
     ] = "report"
     idle_s: Annotated[
-        Number, Field(gt=0), Setting("seconds after which a server that nobody asks is ended")
+        Number, Field(gt=0), Setting("seconds after which an unused server is stopped")
     ] = 900
     wait_s: Annotated[
-        Number, Field(gt=0, le=120), Setting("seconds that an edit waits for a server at most")
+        Number, Field(gt=0, le=120), Setting("maximum seconds that an edit waits for a server")
     ] = 10
-    timeout_s: Annotated[Number, Field(gt=0, le=600), Setting("seconds for an answer")] = 30
+    timeout_s: Annotated[
+        Number, Field(gt=0, le=600), Setting("timeout of a request to a server in seconds")
+    ] = 30
 
 
 class LspServer(Section):

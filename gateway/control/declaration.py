@@ -36,5 +36,5 @@ def call(
 
 
 def declaration_of(function: object) -> CallDeclaration | None:
-    """Return how a function was declared; None when it is not a call."""
+    """Return the declaration of a call; None for any other function."""
     return getattr(function, _ATTRIBUTE, None)

@@ -47,17 +47,17 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def submit(self, message: InboundMessage) -> None:
-        """Store a message and queue it; returns once it is on disk."""
+        """Queue a message; returns once it is stored."""
         ...
 
     @call(scope="read", admin_arguments=("folder",))
     def watch(
         self, lane: str, folder: str | None = None, after: int | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Follow the events of a lane, undelivered answers and open approvals first. With a
-        project's `folder`, changes of its files between turns are included. After a broken
-        connection, pass the `seq` of the last `delivered` event received as `after`: later ones are
-        sent again."""
+        """Follow the events of a lane, beginning with undelivered answers and open approvals. With
+        the `folder` of a project, file changes between turns are included. To resume after a broken
+        connection, pass the `seq` of the last `delivered` event as `after`; later ones are
+        repeated."""
         ...
 
     @call(scope="chat")
@@ -72,14 +72,14 @@ class Service(Protocol):
         queue: QueueMode | None = None,
     ) -> str:
         """Send a message to a session (None: a new one); returns the session's id once the message
-        is on disk. A second message with the same `event_id` is ignored; for a new session, call
+        is stored. A second message with the same `event_id` is ignored; for a new session, call
         `create_session` first. `agent` names the agent that answers; `queue` says how a running
         turn handles the message, unless the conversation has its own choice."""
         ...
 
     @call(scope="read")
     async def message_outcome(self, event_id: str) -> MessageOutcome:
-        """Return the outcome of the message that was sent with this `event_id`."""
+        """Return the outcome of the message with this `event_id`."""
         ...
 
     @call(scope="read", admin_arguments=("folder",))
@@ -91,13 +91,13 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def stop_turn(self, lane: str) -> bool:
-        """Stop the turn that runs on the lane; False when none does."""
+        """Stop the running turn of a lane; False if there is none."""
         ...
 
     @call(scope="chat", admin_arguments=("token",))
     async def store_picture(self, data: str, token: str = "") -> Media:
-        """Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`,
-        among the files of this access token, which has a role."""
+        """Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with the name of
+        a `token` that has a role, among the files of this token."""
         ...
 
     @call(scope="chat")
@@ -109,16 +109,17 @@ class Service(Protocol):
     @call(scope="chat")
     async def continue_upload(self, upload: str, offset: int, data: str) -> Media | None:
         """Add the next part, at most 1 MB as base64; returns the file once it is complete. Parts
-        come in order and may be repeated. An abandoned upload, or an upload of an earlier process,
-        is `unknown-upload`."""
+        must arrive in order and may be repeated. Fails with `unknown-upload` for an abandoned
+        upload and after a restart."""
         ...
 
     @call(scope="read")
     async def read_sent_file(
         self, session: str, seq: int, call: str, number: int, offset: int = 0
     ) -> Mapping[str, Any]:
-        """Return a part of a file that `send_file` sent, as the file is now: file `number` (from 0)
-        of the call `call` of message `seq`: `name`, `size`, `version`, `data`."""
+        """Return a part of the current content of a file sent by the tool `send_file`: `name`,
+        `size`, `version`, `data`. The file is number `number` (from 0) of the tool call `call` in
+        message `seq`."""
         ...
 
     # gateway.calls.sessions
@@ -129,8 +130,8 @@ class Service(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[SessionEvent]]:
         """Follow a session: its stored messages numbered above `after`, open approvals, and the
         live events of its turns in any chat. `kinds` selects types of live events (none: all),
-        `level` is the lowest level. A message replaces what streamed before it; a client that was
-        away continues with the `seq` of its last message."""
+        `level` is the lowest level. A message replaces the text streamed before it. To resume, pass
+        the `seq` of the last message as `after`."""
         ...
 
     @call(scope="read")
@@ -144,28 +145,28 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def list_session_folders(self) -> Sequence[SessionFolder]:
-        """List the folders that a new session can work in: those of earlier sessions, the last used
-        first, and trusted folders."""
+        """List the folders that a new session can work in: folders of earlier sessions, most
+        recently used first, and trusted folders."""
         ...
 
     @call(scope="chat", admin_arguments=("folder",))
     async def create_session(self, folder: SessionFolder | None = None) -> str:
-        """Create a session, which works in a folder of `list_session_folders` (None: the
-        workspace); returns its id."""
+        """Create a session that works in a folder of `list_session_folders` (None: the workspace);
+        returns its id."""
         ...
 
     @call(scope="chat")
     async def stop_session(self, session: str) -> bool:
-        """Stop the turns that run in a session; False when none does."""
+        """Stop the turns that run in a session; False if there are none."""
         ...
 
     @call(scope="admin")
     async def open_console(
         self, session: str | None, fresh: bool, folder: str | None = None
     ) -> ConsoleLease:
-        """Reserve a console lane that no other console watches, bound to `session`, to a new
-        session (`fresh`), or to the lane's last session. Instead of a new session, a lane's
-        unfinished work continues, unless it belongs to another folder than `folder` (the real path
+        """Reserve a console lane that no other console uses, bound to `session`, to a new session
+        (`fresh`), or to the lane's last session. Unfinished work of the lane is continued instead
+        of starting a new session, unless it belongs to a folder other than `folder` (the real path
         of a workspace)."""
         ...
 
@@ -173,8 +174,8 @@ class Service(Protocol):
     async def list_sessions(
         self, limit: int = 50, folder: str | None = None
     ) -> Sequence[SessionInfo]:
-        """List sessions, the last used first; with `folder` (the real path of a workspace) those
-        that work there."""
+        """List sessions, most recently used first; with `folder` (the real path of a workspace)
+        only sessions that work there."""
         ...
 
     @call(scope="read")
@@ -184,8 +185,8 @@ class Service(Protocol):
 
     @call(scope="read")
     async def last_session(self, principal: str, folder: str | None = None) -> str | None:
-        """Return the open session that was used last; with `folder` (the real path of a workspace)
-        the last that works there."""
+        """Return the most recently used open session; with `folder` (the real path of a workspace)
+        only among sessions that work there."""
         ...
 
     @call(scope="read")
@@ -200,7 +201,8 @@ class Service(Protocol):
 
     @call(scope="read")
     async def queue_mode(self, lane: str) -> QueueMode | None:
-        """Return the choice for messages that arrive during a turn of the lane, if there is one."""
+        """Return how messages that arrive during a turn are handled; None without a choice of the
+        conversation."""
         ...
 
     @call(scope="read")
@@ -222,26 +224,25 @@ class Service(Protocol):
 
     @call(scope="read")
     async def search_messages(self, words: str, limit: int = 20) -> Sequence[SearchHit]:
-        """Find the newest messages that contain all these words. Fails for an encrypted
-        database."""
+        """Find the newest messages that contain all words. Fails if the database is encrypted."""
         ...
 
     @call(scope="chat")
     async def fork_session(self, session: str, last: int | None = None) -> str:
-        """Copy a session into a new one, complete or up to message number `last` (0: no messages);
-        returns its id. Fails between a tool call and its result."""
+        """Copy a session, completely or up to message number `last` (0: no messages); returns the
+        id of the copy. Fails if `last` is between a tool call and its result."""
         ...
 
     @call(scope="chat")
     async def rename_session(self, session: str, name: str) -> str:
-        """Rename a session ('': back to its automatic name); returns a sentence."""
+        """Rename a session ('' restores its automatic name); returns a confirmation."""
         ...
 
     @call(scope="chat")
     async def set_session_status(
         self, session: str, status: Literal["open", "paused", "closed"]
     ) -> str:
-        """Open, pause or close a session; returns a sentence. A running session cannot be
+        """Open, pause or close a session; returns a confirmation. A running session cannot be
         closed."""
         ...
 
@@ -252,19 +253,19 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def import_session(self, file: Path) -> str:
-        """Create a session from an exported file, or from a file of KodaX; returns its id."""
+        """Create a session from a file exported by Kore or KodaX; returns its id."""
         ...
 
     @call(scope="admin")
     async def choose_model(self, session: str, model: str) -> None:
-        """Choose the model that answers from the next turn on: a configured model, a profile, or
+        """Choose the model of a session from the next turn on: a configured model, a profile, or
         vendor/model."""
         ...
 
     @call(scope="admin")
     async def choose_mode(self, session: str, mode: PermissionMode) -> None:
-        """Choose the permission mode from the next turn on; a looser mode is recorded in the audit
-        log."""
+        """Choose the permission mode of a session from the next turn on; a looser mode is recorded
+        in the audit log."""
         ...
 
     # gateway.calls.approvals
@@ -273,8 +274,9 @@ class Service(Protocol):
     async def answer_approval(
         self, nonce: str, answer: Answer, by: str, words: str = "", scope: Scope = "call"
     ) -> bool:
-        """Answer an approval; False when it has expired or was already answered. The model reads
-        the `words` of a denial; with `scope` prefix, a lasting answer covers the event's prefix."""
+        """Answer an approval; False if it has expired or was already answered. The model receives
+        the `words` of a denial. `scope` is the scope of a lasting answer; `prefix` allows all
+        commands with the prefix in the event."""
         ...
 
     @call(scope="read")
@@ -284,41 +286,42 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def list_grants(self) -> Sequence[Mapping[str, Any]]:
-        """List the grants, oldest first: `id`, `principal`, `session` ('' for all), `title`,
-        `folder`, `granted_by`, `granted_at`."""
+        """List the lasting answers to approvals, oldest first: `id`, `principal`, `session` ('' for
+        all), `title`, `folder`, `granted_by`, `granted_at`."""
         ...
 
     @call(scope="admin")
     async def revoke_grants(self, grant: int | None) -> str:
-        """Revoke a grant (None: all); returns a sentence."""
+        """Revoke a grant (None: all); returns a confirmation."""
         ...
 
     # gateway.calls.people
 
     @call(scope="admin")
     async def list_people(self) -> Mapping[str, Any]:
-        """Return the `owner` and the people who are `asking` and `paired`; never a code."""
+        """Return the `owner`, the people who are `asking` for access, and the `paired` people,
+        without pairing codes."""
         ...
 
     @call(scope="admin")
     async def approve_pairing(self, code: str) -> str:
-        """Approve the person who received the code; returns a sentence."""
+        """Approve the person who received the code; returns a confirmation."""
         ...
 
     @call(scope="admin")
     async def invite_owner(self, channel: str, account: str) -> str:
         """Return a code, valid for one hour; the first to send `/start CODE` becomes the owner.
-        Fails when there is an owner."""
+        Fails if there is an owner."""
         ...
 
     @call(scope="admin")
     async def revoke_pairing(self, who: str) -> str:
-        """Revoke a person's access; returns a sentence."""
+        """Revoke a person's access; returns a confirmation."""
         ...
 
     @call(scope="admin")
     async def summarize_person(self, principal: str) -> Mapping[str, Any]:
-        """Count a person's data."""
+        """Count the stored data of a person."""
         ...
 
     @call(scope="admin")
@@ -328,25 +331,26 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def delete_person(self, principal: str, copies: bool) -> Mapping[str, Any]:
-        """Delete a person's data, with `copies` also from the copies that upgrades made; returns
-        what was deleted and which copies remain."""
+        """Delete a person's data; with `copies`, also in the database copies made by upgrades.
+        Returns counts of the deleted data, and the remaining copies."""
         ...
 
     # gateway.calls.jobs
 
     @call(scope="read")
     async def list_jobs(self) -> Sequence[Mapping[str, Any]]:
-        """List all jobs with their latest slots, as `gateway.scheduler.job_text.facts`."""
+        """List all jobs with their latest runs; `gateway.scheduler.job_text.facts` lists the
+        keys."""
         ...
 
     @call(scope="admin")
     async def add_job(self, job: NewJob) -> str:
-        """Schedule a reminder or a task; returns a sentence."""
+        """Schedule a reminder or a task; returns a confirmation."""
         ...
 
     @call(scope="admin")
     async def change_job(self, number: int, change: JobChange) -> str:
-        """Remove, pause, resume or run a job; returns a sentence."""
+        """Remove, pause, resume or run a job; returns a confirmation."""
         ...
 
     # gateway.calls.background
@@ -358,20 +362,20 @@ class Service(Protocol):
 
     @call(scope="read")
     async def list_tasks(self, session: str) -> Sequence[TaskInfo]:
-        """List background commands and sub-agents: running tasks first, then the last that
-        ended."""
+        """List background commands and sub-agents: running tasks first, then the latest finished
+        ones."""
         ...
 
     @call(scope="read")
     async def read_task(self, session: str, task: str, position: int = 0) -> Mapping[str, Any]:
-        """Return the output of a command from a position (bytes) on: `text`, `begin` (later than
-        `position` when the beginning was discarded), `end`. A sub-agent's steps are in its own
-        session (`follow_session`)."""
+        """Return the output of a command from a byte position on: `text`, `begin` (later than
+        `position` if older output was discarded), `end`. The steps of a sub-agent are in its own
+        session; use `follow_session`."""
         ...
 
     @call(scope="chat")
     async def stop_task(self, session: str, task: str) -> str:
-        """Stop a command with all its processes, or a sub-agent; returns a sentence."""
+        """Stop a command with all its processes, or a sub-agent; returns a confirmation."""
         ...
 
     # gateway.calls.models
@@ -383,7 +387,7 @@ class Service(Protocol):
 
     @call(scope="read")
     async def list_models(self) -> Sequence[Mapping[str, Any]]:
-        """List the configured models and the profiles: `name`, `model` (vendor/model, None when it
+        """List the configured models and the profiles: `name`, `model` (vendor/model; None if it
         cannot be used), `profile` (true for a profile), `default` (true for the model that answers
         unless another is chosen)."""
         ...
@@ -399,20 +403,21 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def begin_api_answer(self, request: ApiRequest) -> ApiAnswer | None:
-        """Record a request, or return the earlier request with its key and its answer, if there is
-        one. None when the key was used for a different request."""
+        """Record an API request. If its idempotency key was used for the same request before,
+        return the earlier request with its answer, if there is one; None if it was used for a
+        different request."""
         ...
 
     @call(scope="admin")
     async def keep_api_answer(self, answer: ApiAnswer) -> bool:
-        """Store an answer before its end is sent; False when its key already has another answer.
+        """Store an answer before its end is sent; False if its key already has a different answer.
         Answers expire after 30 days; each token keeps at most its 1,000 newest."""
         ...
 
     @call(scope="admin")
     async def find_api_answer(self, token: str, answer_id: str) -> ApiAnswer | None:
-        """Return the answer of this token with this id, and its conversation; None when it does not
-        exist or has expired."""
+        """Return a token's answer and its conversation; None if it does not exist or has
+        expired."""
         ...
 
     # gateway.calls.editors
@@ -421,30 +426,31 @@ class Service(Protocol):
     def serve_editor(
         self, lane: str, can_read: bool, can_write: bool
     ) -> AbstractAsyncContextManager[AsyncIterator[EditorRequest]]:
-        """Follow the requests of the lane's turns to the editor, each to be answered within
-        seconds. They concern only files of the turn's folder that its tools may open."""
+        """Follow the requests of a lane's turns to read or write files in the editor. Answer each
+        within seconds. They concern only files of the turn's folder that its tools may open."""
         ...
 
     @call(scope="admin")
     async def answer_editor(self, request: str, text: str | None) -> bool:
-        """Answer a request: with the text of a file, '' once a file is written, None when the
-        request failed. False when the turn no longer waits."""
+        """Answer a request: with the text of a file, with '' once a file is written, or with None
+        for a failure. Returns False if the turn no longer waits."""
         ...
 
     @call(scope="admin")
     def attach_servers(
         self, lane: str, servers: tuple[SessionServer, ...]
     ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[str]]]:
-        """Give MCP servers to the lane's turns while the stream is open; they are not part of the
-        configuration. Once all have listed their tools (or after 10 seconds), a sentence follows
-        for each that failed."""
+        """Give a lane's turns MCP servers that are not in the configuration, while the stream is
+        open. Once all servers have listed their tools (or after 10 seconds), the stream delivers an
+        error message for each failed server."""
         ...
 
     # gateway.calls.files
 
     @call(scope="admin")
     async def list_places(self) -> Sequence[str]:
-        """List the folders: the workspace, trusted folders and folders of chats."""
+        """List the folders that the file calls accept as `place`: the workspace, trusted folders
+        and folders of chats."""
         ...
 
     @call(scope="admin")
@@ -469,8 +475,8 @@ class Service(Protocol):
     async def write_file(
         self, place: str, path: str, text: str, digest: str = ""
     ) -> Mapping[str, Any]:
-        """Replace a text file if it still has this `digest` ('': create the file); returns it as
-        `read_file`. Fails with `file-changed` when the file has changed."""
+        """Replace a text file if it still has this `digest` ('': create the file); returns the same
+        as `read_file`. Fails with `file-changed` if the file has changed."""
         ...
 
     @call(scope="admin")
@@ -481,25 +487,25 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def make_folder(self, place: str, path: str) -> str:
-        """Create a folder and its missing parents; returns a sentence."""
+        """Create a folder and its missing parents; returns a confirmation."""
         ...
 
     @call(scope="admin")
     async def move_path(self, place: str, path: str, to: str) -> str:
-        """Move or rename a file or a folder, as the tool `move_file` does: nothing is overwritten,
-        and a move into an existing folder keeps the name. Returns a sentence."""
+        """Move or rename a file or a folder like the tool `move_file`: nothing is overwritten, and
+        a move into an existing folder keeps the name. Returns a confirmation."""
         ...
 
     @call(scope="admin")
     async def delete_path(self, place: str, path: str) -> str:
-        """Delete a file, or a folder with its contents; returns a sentence."""
+        """Delete a file, or a folder with its contents; returns a confirmation."""
         ...
 
     @call(scope="admin")
     async def undo_change(self, place: str, redo: bool = False) -> Mapping[str, Any]:
         """Undo the latest change that these calls made in a place, or redo the last one undone:
-        `text` describes the result, `paths` are the changed paths. The owner's `/undo` reverts
-        these changes, too."""
+        `text` describes the result, `paths` are the changed paths. The owner's `/undo` also reverts
+        these changes."""
         ...
 
     @call(scope="admin")
@@ -509,7 +515,7 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def write_note(self, name: str, text: str, digest: str) -> Mapping[str, Any]:
-        """Replace a file of the workspace if it still has this `digest`; returns it as
+        """Replace a file of the workspace if it still has this `digest`; returns the same as
         `read_note`."""
         ...
 
@@ -525,8 +531,8 @@ class Service(Protocol):
         self, source: str, ref: str = "", update: bool = False
     ) -> Mapping[str, Any]:
         """Fetch a plugin (with `update`, the new version of the installed plugin named `source`)
-        and describe it; nothing is installed or run. `review` is for `install_plugin`, `options`
-        are the plugin's questions, `needs` are requirements to install first. May take minutes."""
+        and describe it; nothing is installed or run. Pass `review` to `install_plugin`; `options`
+        are the plugin's questions, `needs` the requirements to install first. May take minutes."""
         ...
 
     @call(scope="admin")
@@ -538,54 +544,54 @@ class Service(Protocol):
         ref: str = "",
         update: bool = False,
     ) -> str:
-        """Install a plugin if it is still what `look_at_plugin` showed; returns a sentence.
-        `answers` are by the keys of `options`. May take minutes."""
+        """Install a plugin if it has not changed since `look_at_plugin`; returns a confirmation.
+        `answers` maps the keys of `options` to answers. May take minutes."""
         ...
 
     @call(scope="admin")
     async def change_plugin(self, name: str, change: PluginChange) -> str:
-        """Enable, disable, pin, unpin or remove a plugin; returns a sentence. A pinned plugin is
-        left out of updates."""
+        """Enable, disable, pin, unpin or remove a plugin; returns a confirmation. A pinned plugin
+        is not updated."""
         ...
 
     @call(scope="admin")
     async def list_markets(self) -> Sequence[Mapping[str, Any]]:
-        """List the markets: `name`, `from`, `plugins` (their number), `problems` by entry."""
+        """List the markets: `name`, `from`, `plugins` (their number), `problems` (by entry)."""
         ...
 
     @call(scope="admin")
     async def search_plugins(self, words: str = "", limit: int = 50) -> Sequence[Mapping[str, Any]]:
-        """List the entries of all markets with these words, the best first: `name`, `market`,
-        `description`, `version`, `pinned`, `installed`, and `problem` when it cannot be used."""
+        """Search the entries of all markets, best match first: `name`, `market`, `description`,
+        `version`, `pinned`, `installed`, and `problem` if it cannot be used."""
         ...
 
     @call(scope="admin")
     async def add_market(self, source: str, ref: str = "") -> str:
-        """Fetch a market and add it; returns a sentence. May take minutes."""
+        """Fetch a market and add it; returns a confirmation. May take minutes."""
         ...
 
     @call(scope="admin")
     async def update_market(self, name: str) -> str:
-        """Fetch a market again; returns a sentence. May take minutes."""
+        """Fetch the current version of a market; returns a confirmation. May take minutes."""
         ...
 
     @call(scope="admin")
     async def remove_market(self, name: str) -> str:
-        """Remove a market; its plugins stay. Returns a sentence."""
+        """Remove a market; its plugins stay installed. Returns a confirmation."""
         ...
 
     # gateway.calls.settings
 
     @call(scope="admin")
     async def describe_config(self) -> Mapping[str, Any]:
-        """Return the settings that this process started with, secrets masked."""
+        """Return the settings with which this process started, with secrets masked."""
         ...
 
     @call(scope="admin")
     async def list_settings(self) -> Mapping[str, Any]:
-        """Return the `file`, the `problem` when it is invalid, and the `settings`: `key`, `value`
-        and `own` (as in the file) without secrets, `from`, `choices`, `at_once`, `widens`, and
-        `locked`, the reason why it cannot be changed here."""
+        """Return the path of the `file`, its `problem` if it is invalid, and the `settings`: `key`,
+        `value` and `own` (as in the file) without secrets, `from`, `choices`, `at_once`, `widens`,
+        and `locked`, the reason why it cannot be changed here."""
         ...
 
     @call(scope="admin")
@@ -598,8 +604,8 @@ class Service(Protocol):
     async def change_setting(
         self, key: str, value: str | None, proposal: str, confirmed: bool = False
     ) -> Mapping[str, Any]:
-        """Write and apply a checked change if the file is still the same; returns it as
-        `check_setting`. A change that `widens` Kore's power must be `confirmed`."""
+        """Write and apply a checked change if the file has not changed; returns the same as
+        `check_setting`. A change that `widens` Kore's access must be `confirmed`."""
         ...
 
     @call(scope="admin")
@@ -611,9 +617,9 @@ class Service(Protocol):
         mode: PermissionMode | None = None,
         channel: str = "cli",
     ) -> Mapping[str, Any]:
-        """Return the policy's decision about a call in the workspace; nothing runs: `decision`
-        (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of
-        all rules. `mode` defaults to the channel's."""
+        """Return the policy's decision about a tool call in the workspace, without running it:
+        `decision` (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the
+        `verdicts` of all rules. `mode` defaults to the mode of the channel."""
         ...
 
     @call(scope="admin")
@@ -635,7 +641,7 @@ class Service(Protocol):
         self, place: str | None = None, columns: int = 80, rows: int = 24
     ) -> str:
         """Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's
-        id. It ends after ten minutes without a follower."""
+        id. It ends after ten minutes without a client."""
         ...
 
     @call(scope="admin")
@@ -666,26 +672,26 @@ class Service(Protocol):
 
     @call(scope="read")
     async def status(self) -> Mapping[str, Any]:
-        """Return the facts of `kore status`: pid, version, model, channels, queues, and the
+        """Return the data of `kore status`: pid, version, model, channels, queues, and the
         `workers` that run turns for this process (None: it runs them itself)."""
         ...
 
     @call(scope="admin")
     async def reload(self) -> Mapping[str, Any]:
-        """Read the configuration again: the keys that are `changed`, and those `waiting` for a
-        restart. On an error the previous settings stay."""
+        """Reload the configuration. Returns the `changed` keys, and the keys `waiting` for a
+        restart. If it is invalid, the previous settings stay in effect."""
         ...
 
     @call(scope="admin")
     async def hand_over(self, successor: str) -> Sequence[str] | None:
-        """Release the data to a gateway that starts, at the next step of the running turns. Returns
-        the lanes of one-shot runs that wait for the successor; None when this owner keeps the
-        data."""
+        """Release the data to a starting gateway, after the current step of each running turn.
+        Returns the lanes of one-shot runs that wait for the successor; None if this process keeps
+        the data."""
         ...
 
     @call(scope="admin")
     async def replay(self, seq: int) -> str:
-        """Queue a dead or finished inbox row again; returns a sentence."""
+        """Requeue a dead or finished inbox row; returns a confirmation."""
         ...
 
     @call(scope="admin")
@@ -695,13 +701,13 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def list_costs(self, days: int = 30) -> Sequence[Mapping[str, Any]]:
-        """List the costs of the last days, today last: `day`, `cost_usd`, `input_tokens`,
+        """List the costs of the latest days, today last: `day`, `cost_usd`, `input_tokens`,
         `output_tokens`, `calls`."""
         ...
 
     @call(scope="admin")
     async def read_log(self, lines: int = 200, level: str = "info") -> Sequence[Mapping[str, Any]]:
-        """Return the newest lines of the log from this level up, oldest first."""
+        """Return the newest log lines of at least this level, oldest first."""
         ...
 
     @call(scope="admin")

@@ -162,7 +162,7 @@ class MessageOptions:
         return replace(self, queue=None, project=None, run=())
 
     def queue_mode(self, choice: QueueMode | None, default: QueueMode) -> QueueMode:
-        """Return how a message with these options is handled during a turn.
+        """Return the queue mode of a message with these options that arrives during a turn.
 
         The `choice` for the conversation precedes the habit of a screen (`queue` is "steer"),
         but not a wish for this message ("queue").

@@ -170,7 +170,7 @@ def _call_lines(request: ApprovalRequest) -> Iterator[QuestionLine]:
     ]
     yield from lines
     if request.diff and (insists := reason_to_insist(arguments)):
-        text = t("Brings new errors; the model insists: {reason}", reason=insists)
+        text = t("Introduces new errors; the model insists: {reason}", reason=insists)
         yield from visible_lines(text, "note", _INDENT)
     yield from visible_lines(localized(request.reason), "reason", _INDENT)
     if request.confinement == "none":
@@ -181,7 +181,7 @@ def _call_lines(request: ApprovalRequest) -> Iterator[QuestionLine]:
         yield from visible_lines(text, "note", _INDENT)
     if request.unbound is not None and not request.network:
         text = t(
-            "Exactly this can only be allowed once: which files {program} runs is not known.",
+            "This can only be allowed once: it is unknown which files {program} runs.",
             program=request.unbound,
         )
         yield from visible_lines(text, "note", _INDENT)

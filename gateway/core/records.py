@@ -13,11 +13,11 @@ from gateway.core.session_folder import SessionFolder
 
 @frozen
 class Delivered:
-    """A part of an answer or a notice has reached this lane for good; `text` is markdown.
+    """A part of an answer, or a notice, was delivered to this lane; `text` is markdown.
 
-    `event_id` names the inbound message that it answers (the newest, when several were joined),
-    `last` closes that answer. It follows the turn's `Done`, after everything is on disk. `seq` is
-    its number: a disconnected watcher asks for the deliveries after its last one.
+    `event_id` is the inbound message that it answers (the newest, if several were joined); `last`
+    marks the last part of the answer. It follows the turn's `Done`, once everything is stored.
+    `seq` is its number; a disconnected watcher continues after the number of its last delivery.
     """
 
     type: ClassVar[str] = "delivered"
@@ -38,7 +38,7 @@ class Delivered:
 
 @frozen
 class TurnStored:
-    """A turn is over, and all its messages are on disk."""
+    """A turn has ended, and all its messages are stored."""
 
     type: ClassVar[str] = "turn_end"
 
@@ -50,7 +50,7 @@ WatchEvent = Event | Delivered
 class WorkerInfo:
     """A process that runs turns for the owner of the data, counted until it `is_ended`.
 
-    `seen_s` is the number of seconds since its last sign of life, `began_at` Unix time, `state` its
+    `seen_s` is the number of seconds since its last heartbeat, `began_at` Unix time, `state` its
     own status, `schema` the newest migration that its program knows.
     """
 
@@ -65,9 +65,9 @@ class WorkerInfo:
 
 @frozen
 class MessageStored:
-    """A message of a conversation is on disk, as number `seq` of its session, counted from 1.
+    """A message was stored, as number `seq` of its session, counted from 1.
 
-    It replaces its streamed deltas. Stored `at`, in Unix seconds.
+    It replaces its streamed deltas. `at` is the time in Unix seconds.
     """
 
     type: ClassVar[str] = "message"
@@ -78,14 +78,14 @@ class MessageStored:
 
 @frozen
 class SessionIdle:
-    """No turn runs or waits in a session that a watcher has begun to follow."""
+    """No turn is running or waiting in the session that a watcher has begun to follow."""
 
     type: ClassVar[str] = "idle"
 
 
 @frozen
 class HistoryReset:
-    """Messages were taken back; the conversation follows from its beginning."""
+    """Messages were removed; the conversation follows from its beginning."""
 
     type: ClassVar[str] = "reset"
 
@@ -104,7 +104,7 @@ OutcomeState = Literal["unknown", "waiting", "running", "done", "dropped"]
 class MessageOutcome:
     """State of a message: unknown, waiting, running, done, or never answered (`reason`).
 
-    `text` and `usage` are from a turn that is done; a chat command has no text.
+    `text` and `usage` are those of a completed turn; a chat command has no text.
     """
 
     state: OutcomeState
@@ -219,8 +219,8 @@ SessionState = Literal["idle", "running", "paused", "closed"]
 class SessionInfo:
     """A session in a list.
 
-    `taint` is its taint, separated by commas, `parent` the session that it was forked from.
-    `folder` is None where no terminal, editor or page named one.
+    `taint` contains its taints, separated by commas; `parent` is the session that it was forked
+    from. `folder` is None unless a terminal, an editor or the web page has chosen one.
     """
 
     id: str
@@ -241,8 +241,8 @@ class TaskInfo:
     """Background work of a conversation: a command or a sub-agent.
 
     `id` is the number of a command, or `agent-` and the number of a sub-agent, whose own session is
-    `session`. `state` is in words. Times are Unix seconds; the end of a command is not known.
-    `last_line` is the last printed line, or the last step of a sub-agent.
+    `session`. `state` is a text for people. Times are Unix seconds; the end time of a command is
+    unknown. `last_line` is the last printed line, or the last step of a sub-agent.
     """
 
     id: str
@@ -261,7 +261,7 @@ class TaskInfo:
 class SearchHit:
     """A search hit: a message, or a session by its name (role "name", n 0).
 
-    `marks` are the matching stretches of `snippet`.
+    `marks` are the matching parts of `snippet`.
     """
 
     session: str
@@ -297,7 +297,7 @@ class ConsoleLease:
 
     `unfinished`: an earlier answer is still in progress there, because the process was killed or no
     screen watched. `language` is the language that the person at the console chose. `delivered` is
-    the number of the last delivery that is not new there. `passed_over` is a session with
+    the number of the last delivery that was already shown there. `passed_over` is a session with
     unfinished work that a new console does not take over.
     """
 
@@ -311,9 +311,10 @@ class ConsoleLease:
 
 @frozen
 class NewJob:
-    """A job as `kore cron add` orders it: a reminder, or a task for the agent (`is_task`).
+    """A job to create, as by `kore cron add`: a reminder, or a task for the agent (`is_task`).
 
-    `key` makes a repeated order one job. `own` starts a new conversation each time.
+    `key` identifies repetitions of the same request, which create one job. `own` starts a new
+    conversation each time.
     """
 
     key: str

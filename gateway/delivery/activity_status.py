@@ -67,7 +67,7 @@ class ActivityStatus:
 
 
 def call_markdown(tool: str, arguments: Mapping[str, Any], kind: ToolKind, label: str) -> str:
-    """Describe a tool call in a few words of markdown."""
+    """Describe a tool call briefly, in markdown."""
     return "".join(map(_quoted, call_title(tool, arguments, kind, label)))
 
 

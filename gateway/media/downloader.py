@@ -123,7 +123,7 @@ class MediaDownloader:
         self._waits_s = waits_s
         self._room_waits_s = room_waits_s
         self._changed = asyncio.Event()
-        # Whether parts of albums may exist that expire soon.
+        # True if there may be parts of albums that expire soon.
         self._has_early_updates = True
         self._busy_numbers: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)

@@ -111,7 +111,7 @@ class TurnPermissions:
         return self.approvals.approver(asking)
 
     def _remedy(self, messages: Sequence[InboundMessage], mode: str | None) -> str:
-        """Return what would allow calls at an unattended console."""
+        """Return a hint that names the ways to allow calls at an unattended console."""
         last = messages[-1]
         is_alone = last.job is None and last.channel == CONSOLE and last.options.unattended
         return load_prompt("nobody_auto") if is_alone and self.mode(last, mode) != "auto" else ""

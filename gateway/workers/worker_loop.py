@@ -109,7 +109,7 @@ class WorkerLoop:
         return looked_at is not None and time.monotonic() - looked_at < _STALE_S
 
     def facts(self) -> dict[str, Any]:
-        """Return what the next heartbeat reports about this worker."""
+        """Return the state of this worker for the next heartbeat."""
         lanes_here = self._bus.lanes
         return {
             "version": VERSION,

@@ -180,7 +180,7 @@ UNTIDY = {
 
 @pytest.fixture
 def before_write() -> str:
-    """Return what happens to edits with errors; tests override it by a parameter."""
+    """Return the setting for edits with errors; tests override it by a parameter."""
     return "report"
 
 

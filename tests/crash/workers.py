@@ -206,7 +206,7 @@ class WorkerLoop:
             process.check_clean()
 
     def _remains(self) -> list[str]:
-        """Return what is left when everything is answered and no worker runs."""
+        """Return the remaining rows after everything is answered and no worker runs."""
         tables: Mapping[str, Mapping[str, Any]] = {
             "worker": {"is_ended": 0},
             "session": {"worker": PRESENT},

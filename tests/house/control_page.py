@@ -26,6 +26,10 @@ server, the check of arguments, the scopes of tokens and this page are derived f
 `gateway/control/protocol.py` describes the wire format: a call returns one value, a list (`[]`, a
 line for each item) or a stream of events (`…`).
 
+A *lane* is the queue of one chat, such as `telegram:bot:7` or `cli:local:main`; it runs one turn at
+a time. A *principal* is a person, such as `telegram:7`. The [glossary](glossary.md) has the other
+terms.
+
 | call | arguments | result | what it does |
 |---|---|---|---|
 """

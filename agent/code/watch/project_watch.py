@@ -163,7 +163,7 @@ class ProjectWatch:
                 self._deliver(changes.take())
 
     def _wait_s(self, changes: ChangeSet, first: float, last: float) -> float | None:
-        """Return how long to wait for further changes before delivering."""
+        """Return the seconds to wait for further changes before delivery."""
         if not changes:
             return None if self._listeners else self._limits.linger_s
         is_burst = len(changes) > MIN_BURST

@@ -51,7 +51,7 @@ class CacheLifetimes:
 
 
 def _extra_cost(rhythm: _Rhythm, now: float, tokens: int) -> float:
-    """Return how much more an hour would have cost with a further request, in input tokens."""
+    """Return the extra cost of an hour's lifetime after a further request, in input tokens."""
     gap_s = now - rhythm.at
     # A request that is shorter than the last begins differently.
     unchanged = rhythm.tokens if tokens >= rhythm.tokens else 0

@@ -254,7 +254,7 @@ class OpenFileMark:
 def mark_level(
     path: Path, times: FolderTimes | None = None, *, opened: OpenFileMark | None = None
 ) -> MarkLevel:
-    """Return how far a file, or any file of a folder, may contain untrusted text.
+    """Return the mark level of a file, or the highest level of the files in a folder.
 
     `seen`: it may contain such text. `unseen`: a command may have written it there, and no tool
     could ask a person first. Every link in the path counts, and so does its target. `times` caches

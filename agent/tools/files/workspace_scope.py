@@ -285,7 +285,7 @@ class WorkspaceScope:
         return closed + [call.workspace / name for name in self.settings.blocked_paths]
 
     def deletion(self, paths: Sequence[Path], call: CallContext) -> Deletion | None:
-        """Return what undo would restore if any of these paths were lost. Blocks."""
+        """Return the deletion of these paths, with the part that undo could restore. Blocks."""
         if not paths:
             return None
         coverage = call.changes.coverage(call.workspace, self.unrecorded(call))

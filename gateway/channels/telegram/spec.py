@@ -79,7 +79,7 @@ class TelegramSection(ChannelSection):
         ),
     ] = False
     token: Annotated[
-        BotToken, Setting("the bot's token, as @BotFather shows it", stored_as="TELEGRAM_BOT_TOKEN")
+        BotToken, Setting("the bot's token from @BotFather", stored_as="TELEGRAM_BOT_TOKEN")
     ] = SecretStr("")
     allow_from: Annotated[
         tuple[SenderId, ...],
@@ -93,7 +93,7 @@ class TelegramSection(ChannelSection):
     base_url: Annotated[
         Url,
         AfterValidator(_server_url),
-        Setting("root of a Bot API server, without `/bot`", widens_access=True),
+        Setting("address of the Bot API server, without `/bot`", widens_access=True),
     ] = OFFICIAL_SERVER
     proxy: Annotated[
         ProxyUrl | None,
@@ -105,7 +105,10 @@ class TelegramSection(ChannelSection):
     ] = None
     mode: Annotated[
         Literal["polling", "webhook"],
-        Setting("`webhook`: Telegram calls Kore instead", see="telegram.md#webhook"),
+        Setting(
+            "how updates arrive: by `polling`, or by `webhook` (Telegram calls Kore)",
+            see="telegram.md#webhook",
+        ),
     ] = "polling"
     webhook_url: Annotated[
         Url | None,
@@ -123,7 +126,8 @@ class TelegramSection(ChannelSection):
         ),
     ] = None
     rate_limits: Annotated[
-        Literal["telegram", "none"], Setting("`none` for a local Bot API server")
+        Literal["telegram", "none"],
+        Setting("rate limits to respect; `none` for a local Bot API server"),
     ] = "telegram"
     streaming: Annotated[
         Literal["edits", "drafts", "off"],

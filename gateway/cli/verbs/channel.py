@@ -246,7 +246,7 @@ def _remove(args: argparse.Namespace) -> int:
 
 def _new(args: argparse.Namespace) -> int:
     if args.channel in built_in_specs():
-        raise ConfigError(t("{name} is a channel of Kore's own", name=args.channel))
+        raise ConfigError(t("{name} is one of Kore's built-in channels", name=args.channel))
     folder = args.folder or Path(f"kore-channel-{args.channel}")
     for path in write_skeleton(args.channel, folder):
         print(path)

@@ -18,7 +18,7 @@ class ConflictLimiter:
     """Limiter for at most `max_count` concurrent transactions.
 
     The limit is halved after each conflict and grows slowly after each success (additive increase,
-    multiplicative decrease). A transaction that takes longer than `long_s` no longer counts: no
+    multiplicative decrease). A transaction is no longer counted after `long_s`, so that no
     other waits for a search or a backup.
     """
 
@@ -58,7 +58,7 @@ class ConflictLimiter:
             self._limit = max(1.0, self._limit * _SHRINK)
 
     def _wait_s(self) -> float:
-        """Return the time until the next transaction no longer counts; 0 where a slot is free."""
+        """Return the seconds until a transaction is no longer counted; 0 if a slot is free."""
         now = time.monotonic()
         ends = [end for began in self._began.values() if (end := began + self._long_s) > now]
         return min(ends) - now if len(ends) >= self.limit else 0.0

@@ -88,7 +88,7 @@ def begin(connection: "psycopg.Connection[Row]", fence: Fence) -> None:
 
 def taken_over() -> StoreError:
     return StoreTakenOver(
-        "another Kore has taken over the database; this one can store nothing any more",
+        "another Kore has taken over the database; this one can no longer store anything",
         hint="Restart it, if it is the one that should run.",
     )
 

@@ -144,7 +144,7 @@ def test_files_are_listed_with_tokens_and_age() -> None:
     messages = [user("go"), *reading("src/a", 100), *reading("b", 10), *reading("/etc/c", 20)]
     files = FOCUS.replay(messages, 900).files
     assert files_table(files, FOLDER, 8).splitlines() == [
-        "files, the one used last first:",
+        "files, most recently used first:",
         f"/etc/c      {files[0].tokens}  1 message ago",
         f"b           {files[1].tokens:>3}  3 messages ago",
         "src/a   evicted  5 messages ago",

@@ -55,7 +55,7 @@ def read(path: str, folder: Path) -> ToolRequest:
 async def run_call(
     path: str, folder: Path, tool: Tool, permissions: Permissions
 ) -> tuple[str, str]:
-    """Return what the model reads of a call, and its final text."""
+    """Return the result of a call as the model reads it, and its final text."""
     model = ScriptedProvider([calls(call(tool.name, path=path)), "bye"])
     result = await Agent(model, tools=[tool], approve=permissions, workspace=folder).run("go")
     (outcome,) = results(result.messages)

@@ -22,7 +22,7 @@ WHOLE = "".join(f"line {n} of many\n" for n in range(5_000))
 
 
 async def run(folder: Path, text: str, taint: frozenset[Taint] = NOTHING) -> str:
-    """Return what the model reads after a third-party tool returns this text."""
+    """Return the model's view of a result with this text from a third-party tool."""
 
     async def body(args: Mapping[str, Any], context: CallContext) -> ToolResult:
         return ToolResult(text, taint=taint)

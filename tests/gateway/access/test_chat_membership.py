@@ -85,9 +85,13 @@ async def test_owner_is_notified_of_chats_that_reject_text(tmp_path: Path) -> No
     assert results == [
         (
             "7",
-            "I can't write to Bob (8) any more: blocked. What waited for this person was dropped.",
+            "I can't write to Bob (8) any more: blocked. "
+            "Queued messages for this person were dropped.",
         ),
-        ("7", "I can't write to the chat -5 any more: blocked. What waited for it was dropped."),
+        (
+            "7",
+            "I can't write to the chat -5 any more: blocked. Queued messages for it were dropped.",
+        ),
     ]
 
 

@@ -84,7 +84,7 @@ async def open_question(parts: Parts, number: int = 1) -> ApprovalPrompt:
 
 
 async def hear(parts: Parts) -> Any:
-    """Return what the server received, once the turn is over."""
+    """Return the values that the server received, once the turn is over."""
     await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
     *_, result = [item for item in await load_history(parts) if item.role == "tool"]
     return json.loads(result.text)

@@ -66,7 +66,7 @@ def test_diff_is_shown_with_the_reason_for_accepting_errors() -> None:
     assert lines_of(tool="edit_file", arguments=arguments, diff="-a\n+b") == [
         "-a",
         "+b",
-        "Brings new errors; the model insists: the next edit defines it",
+        "Introduces new errors; the model insists: the next edit defines it",
         "why",
     ]
 
@@ -115,7 +115,7 @@ def test_question_explains_missing_options_and_missing_sandbox() -> None:
     shown = lines_of(command="go run .", unbound="go", confinement="none", asker="telegram:8")
     assert shown[2:] == [
         "It runs without a sandbox.",
-        "Exactly this can only be allowed once: which files go runs is not known.",
+        "This can only be allowed once: it is unknown which files go runs.",
         "Requested by telegram:8",
     ]
     assert lines_of(command="make", confinement="bwrap example.org") == ["make", "why"]

@@ -40,7 +40,7 @@ def _is_check(request: ModelRequest) -> bool:
 
 
 def note_of(request: ModelRequest) -> str:
-    """Return what Kore added to the last message."""
+    """Return the text that Kore added to the last message."""
     last = request.messages[-1]
     return "\n".join(part.text for part in last.content if isinstance(part, Context))
 

@@ -113,7 +113,7 @@ def units_of(text: str, encoding: Encoding) -> int:
 
 
 def characters_of(line: str, units: int, encoding: Encoding) -> int:
-    """Return how many characters of a line make up this many units, at most all of them."""
+    """Convert a number of units to a number of characters, at most the length of the line."""
     if encoding == "utf-32" or line.isascii():
         return min(units, len(line))
     counted = 0

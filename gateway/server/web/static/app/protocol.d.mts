@@ -150,43 +150,43 @@ export type SessionEvent =
   | SessionChangedEvent
 
 export interface Calls {
-  // Store a message and queue it; returns once it is on disk.
+  // Queue a message; returns once it is stored.
   submit: { arguments: { message: InboundMessage }; result: null }
-  // Send a message to a session (None: a new one); returns the session's id once the message is on disk. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice.
+  // Send a message to a session (None: a new one); returns the session's id once the message is stored. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice.
   send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null }; result: string }
-  // Return the outcome of the message that was sent with this `event_id`.
+  // Return the outcome of the message with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
   // List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are those of a `folder` (the real path of a session's workspace; None: the assistant's workspace).
   list_commands: { arguments: { folder?: string | null }; result: { [key: string]: any }[] }
-  // Stop the turn that runs on the lane; False when none does.
+  // Stop the running turn of a lane; False if there is none.
   stop_turn: { arguments: { lane: string }; result: boolean }
-  // Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with `token`, among the files of this access token, which has a role.
+  // Store a picture (PNG, JPEG, GIF or WebP, as base64) for `send_message`; with the name of a `token` that has a role, among the files of this token.
   store_picture: { arguments: { data: string; token?: string }; result: Media }
   // Begin to upload a file for `send_message`; returns the id of the upload. Fails for a file larger than `media.max_file_mb`.
   begin_upload: { arguments: { name: string; size_bytes: number }; result: string }
-  // Add the next part, at most 1 MB as base64; returns the file once it is complete. Parts come in order and may be repeated. An abandoned upload, or an upload of an earlier process, is `unknown-upload`.
+  // Add the next part, at most 1 MB as base64; returns the file once it is complete. Parts must arrive in order and may be repeated. Fails with `unknown-upload` for an abandoned upload and after a restart.
   continue_upload: { arguments: { upload: string; offset: number; data: string }; result: Media | null }
-  // Return a part of a file that `send_file` sent, as the file is now: file `number` (from 0) of the call `call` of message `seq`: `name`, `size`, `version`, `data`.
+  // Return a part of the current content of a file sent by the tool `send_file`: `name`, `size`, `version`, `data`. The file is number `number` (from 0) of the tool call `call` in message `seq`.
   read_sent_file: { arguments: { session: string; seq: number; call: string; number: number; offset?: number }; result: { [key: string]: any } }
-  // List the folders that a new session can work in: those of earlier sessions, the last used first, and trusted folders.
+  // List the folders that a new session can work in: folders of earlier sessions, most recently used first, and trusted folders.
   list_session_folders: { arguments: {}; result: SessionFolder[] }
-  // Create a session, which works in a folder of `list_session_folders` (None: the workspace); returns its id.
+  // Create a session that works in a folder of `list_session_folders` (None: the workspace); returns its id.
   create_session: { arguments: { folder?: SessionFolder | null }; result: string }
-  // Stop the turns that run in a session; False when none does.
+  // Stop the turns that run in a session; False if there are none.
   stop_session: { arguments: { session: string }; result: boolean }
-  // Reserve a console lane that no other console watches, bound to `session`, to a new session (`fresh`), or to the lane's last session. Instead of a new session, a lane's unfinished work continues, unless it belongs to another folder than `folder` (the real path of a workspace).
+  // Reserve a console lane that no other console uses, bound to `session`, to a new session (`fresh`), or to the lane's last session. Unfinished work of the lane is continued instead of starting a new session, unless it belongs to a folder other than `folder` (the real path of a workspace).
   open_console: { arguments: { session: string | null; fresh: boolean; folder?: string | null }; result: ConsoleLease }
-  // List sessions, the last used first; with `folder` (the real path of a workspace) those that work there.
+  // List sessions, most recently used first; with `folder` (the real path of a workspace) only sessions that work there.
   list_sessions: { arguments: { limit?: number; folder?: string | null }; result: SessionInfo[] }
   // Return the session that a lane is bound to; None until its next message creates one.
   bound_session: { arguments: { lane: string }; result: string | null }
-  // Return the open session that was used last; with `folder` (the real path of a workspace) the last that works there.
+  // Return the most recently used open session; with `folder` (the real path of a workspace) only among sessions that work there.
   last_session: { arguments: { principal: string; folder?: string | null }; result: string | null }
   // Return a session's first and last messages.
   preview_session: { arguments: { session: string; first: number; last: number }; result: SessionPreview }
   // Return all messages of a session.
   load_messages: { arguments: { session: string }; result: Message[] }
-  // Return the choice for messages that arrive during a turn of the lane, if there is one.
+  // Return how messages that arrive during a turn are handled; None without a choice of the conversation.
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" | null }
   // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for the home folder).
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
@@ -194,71 +194,71 @@ export interface Calls {
   plan_choices: { arguments: { session: string }; result: PlanChoice[] }
   // Bind a lane to a session (None: a new one); returns the session's id.
   bind_session: { arguments: { lane: string; session: string | null }; result: string }
-  // Find the newest messages that contain all these words. Fails for an encrypted database.
+  // Find the newest messages that contain all words. Fails if the database is encrypted.
   search_messages: { arguments: { words: string; limit?: number }; result: SearchHit[] }
-  // Copy a session into a new one, complete or up to message number `last` (0: no messages); returns its id. Fails between a tool call and its result.
+  // Copy a session, completely or up to message number `last` (0: no messages); returns the id of the copy. Fails if `last` is between a tool call and its result.
   fork_session: { arguments: { session: string; last?: number | null }; result: string }
-  // Rename a session ('': back to its automatic name); returns a sentence.
+  // Rename a session ('' restores its automatic name); returns a confirmation.
   rename_session: { arguments: { session: string; name: string }; result: string }
-  // Open, pause or close a session; returns a sentence. A running session cannot be closed.
+  // Open, pause or close a session; returns a confirmation. A running session cannot be closed.
   set_session_status: { arguments: { session: string; status: "open" | "paused" | "closed" }; result: string }
   // Return a session as JSON lines, its metadata first.
   export_session: { arguments: { session: string }; result: string[] }
-  // Create a session from an exported file, or from a file of KodaX; returns its id.
+  // Create a session from a file exported by Kore or KodaX; returns its id.
   import_session: { arguments: { file: string }; result: string }
-  // Choose the model that answers from the next turn on: a configured model, a profile, or vendor/model.
+  // Choose the model of a session from the next turn on: a configured model, a profile, or vendor/model.
   choose_model: { arguments: { session: string; model: string }; result: null }
-  // Choose the permission mode from the next turn on; a looser mode is recorded in the audit log.
+  // Choose the permission mode of a session from the next turn on; a looser mode is recorded in the audit log.
   choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
-  // Answer an approval; False when it has expired or was already answered. The model reads the `words` of a denial; with `scope` prefix, a lasting answer covers the event's prefix.
+  // Answer an approval; False if it has expired or was already answered. The model receives the `words` of a denial. `scope` is the scope of a lasting answer; `prefix` allows all commands with the prefix in the event.
   answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" | "recipient" | "folder" }; result: boolean }
   // List the open approvals, oldest first.
   list_approvals: { arguments: {}; result: ApprovalPrompt[] }
-  // List the grants, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`, `granted_by`, `granted_at`.
+  // List the lasting answers to approvals, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`, `granted_by`, `granted_at`.
   list_grants: { arguments: {}; result: { [key: string]: any }[] }
-  // Revoke a grant (None: all); returns a sentence.
+  // Revoke a grant (None: all); returns a confirmation.
   revoke_grants: { arguments: { grant: number | null }; result: string }
-  // Return the `owner` and the people who are `asking` and `paired`; never a code.
+  // Return the `owner`, the people who are `asking` for access, and the `paired` people, without pairing codes.
   list_people: { arguments: {}; result: { [key: string]: any } }
-  // Approve the person who received the code; returns a sentence.
+  // Approve the person who received the code; returns a confirmation.
   approve_pairing: { arguments: { code: string }; result: string }
-  // Return a code, valid for one hour; the first to send `/start CODE` becomes the owner. Fails when there is an owner.
+  // Return a code, valid for one hour; the first to send `/start CODE` becomes the owner. Fails if there is an owner.
   invite_owner: { arguments: { channel: string; account: string }; result: string }
-  // Revoke a person's access; returns a sentence.
+  // Revoke a person's access; returns a confirmation.
   revoke_pairing: { arguments: { who: string }; result: string }
-  // Count a person's data.
+  // Count the stored data of a person.
   summarize_person: { arguments: { principal: string }; result: { [key: string]: any } }
   // Export a person's data to a new zip file: `file`, `size_bytes`.
   export_person: { arguments: { principal: string; target: string }; result: { [key: string]: any } }
-  // Delete a person's data, with `copies` also from the copies that upgrades made; returns what was deleted and which copies remain.
+  // Delete a person's data; with `copies`, also in the database copies made by upgrades. Returns counts of the deleted data, and the remaining copies.
   delete_person: { arguments: { principal: string; copies: boolean }; result: { [key: string]: any } }
-  // List all jobs with their latest slots, as `gateway.scheduler.job_text.facts`.
+  // List all jobs with their latest runs; `gateway.scheduler.job_text.facts` lists the keys.
   list_jobs: { arguments: {}; result: { [key: string]: any }[] }
-  // Schedule a reminder or a task; returns a sentence.
+  // Schedule a reminder or a task; returns a confirmation.
   add_job: { arguments: { job: NewJob }; result: string }
-  // Remove, pause, resume or run a job; returns a sentence.
+  // Remove, pause, resume or run a job; returns a confirmation.
   change_job: { arguments: { number: number; change: "remove" | "pause" | "resume" | "run" }; result: string }
   // List the names of a session's running background commands and sub-agents.
   background_tasks: { arguments: { session: string }; result: string[] }
-  // List background commands and sub-agents: running tasks first, then the last that ended.
+  // List background commands and sub-agents: running tasks first, then the latest finished ones.
   list_tasks: { arguments: { session: string }; result: TaskInfo[] }
-  // Return the output of a command from a position (bytes) on: `text`, `begin` (later than `position` when the beginning was discarded), `end`. A sub-agent's steps are in its own session (`follow_session`).
+  // Return the output of a command from a byte position on: `text`, `begin` (later than `position` if older output was discarded), `end`. The steps of a sub-agent are in its own session; use `follow_session`.
   read_task: { arguments: { session: string; task: string; position?: number }; result: { [key: string]: any } }
-  // Stop a command with all its processes, or a sub-agent; returns a sentence.
+  // Stop a command with all its processes, or a sub-agent; returns a confirmation.
   stop_task: { arguments: { session: string; task: string }; result: string }
   // List the agents of the workspace: `name`, `description`.
   list_agents: { arguments: {}; result: { [key: string]: any }[] }
-  // List the configured models and the profiles: `name`, `model` (vendor/model, None when it cannot be used), `profile` (true for a profile), `default` (true for the model that answers unless another is chosen).
+  // List the configured models and the profiles: `name`, `model` (vendor/model; None if it cannot be used), `profile` (true for a profile), `default` (true for the model that answers unless another is chosen).
   list_models: { arguments: {}; result: { [key: string]: any }[] }
-  // Record a request, or return the earlier request with its key and its answer, if there is one. None when the key was used for a different request.
+  // Record an API request. If its idempotency key was used for the same request before, return the earlier request with its answer, if there is one; None if it was used for a different request.
   begin_api_answer: { arguments: { request: ApiRequest }; result: ApiAnswer | null }
-  // Store an answer before its end is sent; False when its key already has another answer. Answers expire after 30 days; each token keeps at most its 1,000 newest.
+  // Store an answer before its end is sent; False if its key already has a different answer. Answers expire after 30 days; each token keeps at most its 1,000 newest.
   keep_api_answer: { arguments: { answer: ApiAnswer }; result: boolean }
-  // Return the answer of this token with this id, and its conversation; None when it does not exist or has expired.
+  // Return a token's answer and its conversation; None if it does not exist or has expired.
   find_api_answer: { arguments: { token: string; answer_id: string }; result: ApiAnswer | null }
-  // Answer a request: with the text of a file, '' once a file is written, None when the request failed. False when the turn no longer waits.
+  // Answer a request: with the text of a file, with '' once a file is written, or with None for a failure. Returns False if the turn no longer waits.
   answer_editor: { arguments: { request: string; text: string | null }; result: boolean }
-  // List the folders: the workspace, trusted folders and folders of chats.
+  // List the folders that the file calls accept as `place`: the workspace, trusted folders and folders of chats.
   list_places: { arguments: {}; result: string[] }
   // List the contents of a folder, folders first: `name`, `is_folder`, `size` (bytes), `changed_at` (Unix time).
   list_folder: { arguments: { place: string; path?: string }; result: { [key: string]: any }[] }
@@ -266,55 +266,55 @@ export interface Calls {
   read_file: { arguments: { place: string; path: string }; result: { [key: string]: any } }
   // Return a picture (PNG, JPEG, GIF or WebP, 5 MB at most): `media_type`, and `data` as base64.
   read_picture: { arguments: { place: string; path: string }; result: { [key: string]: any } }
-  // Replace a text file if it still has this `digest` ('': create the file); returns it as `read_file`. Fails with `file-changed` when the file has changed.
+  // Replace a text file if it still has this `digest` ('': create the file); returns the same as `read_file`. Fails with `file-changed` if the file has changed.
   write_file: { arguments: { place: string; path: string; text: string; digest?: string }; result: { [key: string]: any } }
   // Compare a text with the current file: the `diff` from the file to the text, and the file's `digest`.
   compare_file: { arguments: { place: string; path: string; text: string }; result: { [key: string]: any } }
-  // Create a folder and its missing parents; returns a sentence.
+  // Create a folder and its missing parents; returns a confirmation.
   make_folder: { arguments: { place: string; path: string }; result: string }
-  // Move or rename a file or a folder, as the tool `move_file` does: nothing is overwritten, and a move into an existing folder keeps the name. Returns a sentence.
+  // Move or rename a file or a folder like the tool `move_file`: nothing is overwritten, and a move into an existing folder keeps the name. Returns a confirmation.
   move_path: { arguments: { place: string; path: string; to: string }; result: string }
-  // Delete a file, or a folder with its contents; returns a sentence.
+  // Delete a file, or a folder with its contents; returns a confirmation.
   delete_path: { arguments: { place: string; path: string }; result: string }
-  // Undo the latest change that these calls made in a place, or redo the last one undone: `text` describes the result, `paths` are the changed paths. The owner's `/undo` reverts these changes, too.
+  // Undo the latest change that these calls made in a place, or redo the last one undone: `text` describes the result, `paths` are the changed paths. The owner's `/undo` also reverts these changes.
   undo_change: { arguments: { place: string; redo?: boolean }; result: { [key: string]: any } }
   // Return a file of the workspace (such as USER.md, memory/MEMORY.md): `text`, `digest`.
   read_note: { arguments: { name: string }; result: { [key: string]: any } }
-  // Replace a file of the workspace if it still has this `digest`; returns it as `read_note`.
+  // Replace a file of the workspace if it still has this `digest`; returns the same as `read_note`.
   write_note: { arguments: { name: string; text: string; digest: string }; result: { [key: string]: any } }
   // List the installed plugins and their contents; `rows` are pairs of label and text.
   list_plugins: { arguments: {}; result: { [key: string]: any }[] }
-  // Fetch a plugin (with `update`, the new version of the installed plugin named `source`) and describe it; nothing is installed or run. `review` is for `install_plugin`, `options` are the plugin's questions, `needs` are requirements to install first. May take minutes.
+  // Fetch a plugin (with `update`, the new version of the installed plugin named `source`) and describe it; nothing is installed or run. Pass `review` to `install_plugin`; `options` are the plugin's questions, `needs` the requirements to install first. May take minutes.
   look_at_plugin: { arguments: { source: string; ref?: string; update?: boolean }; result: { [key: string]: any } }
-  // Install a plugin if it is still what `look_at_plugin` showed; returns a sentence. `answers` are by the keys of `options`. May take minutes.
+  // Install a plugin if it has not changed since `look_at_plugin`; returns a confirmation. `answers` maps the keys of `options` to answers. May take minutes.
   install_plugin: { arguments: { source: string; review: string; answers: { [key: string]: string }; ref?: string; update?: boolean }; result: string }
-  // Enable, disable, pin, unpin or remove a plugin; returns a sentence. A pinned plugin is left out of updates.
+  // Enable, disable, pin, unpin or remove a plugin; returns a confirmation. A pinned plugin is not updated.
   change_plugin: { arguments: { name: string; change: "enable" | "disable" | "pin" | "unpin" | "remove" }; result: string }
-  // List the markets: `name`, `from`, `plugins` (their number), `problems` by entry.
+  // List the markets: `name`, `from`, `plugins` (their number), `problems` (by entry).
   list_markets: { arguments: {}; result: { [key: string]: any }[] }
-  // List the entries of all markets with these words, the best first: `name`, `market`, `description`, `version`, `pinned`, `installed`, and `problem` when it cannot be used.
+  // Search the entries of all markets, best match first: `name`, `market`, `description`, `version`, `pinned`, `installed`, and `problem` if it cannot be used.
   search_plugins: { arguments: { words?: string; limit?: number }; result: { [key: string]: any }[] }
-  // Fetch a market and add it; returns a sentence. May take minutes.
+  // Fetch a market and add it; returns a confirmation. May take minutes.
   add_market: { arguments: { source: string; ref?: string }; result: string }
-  // Fetch a market again; returns a sentence. May take minutes.
+  // Fetch the current version of a market; returns a confirmation. May take minutes.
   update_market: { arguments: { name: string }; result: string }
-  // Remove a market; its plugins stay. Returns a sentence.
+  // Remove a market; its plugins stay installed. Returns a confirmation.
   remove_market: { arguments: { name: string }; result: string }
-  // Return the settings that this process started with, secrets masked.
+  // Return the settings with which this process started, with secrets masked.
   describe_config: { arguments: {}; result: { [key: string]: any } }
-  // Return the `file`, the `problem` when it is invalid, and the `settings`: `key`, `value` and `own` (as in the file) without secrets, `from`, `choices`, `at_once`, `widens`, and `locked`, the reason why it cannot be changed here.
+  // Return the path of the `file`, its `problem` if it is invalid, and the `settings`: `key`, `value` and `own` (as in the file) without secrets, `from`, `choices`, `at_once`, `widens`, and `locked`, the reason why it cannot be changed here.
   list_settings: { arguments: {}; result: { [key: string]: any } }
   // Describe a change without writing it: `old` and `new`, `effect` (now, restart or none), `notes`, `widens`, and the `proposal` for `change_setting`.
   check_setting: { arguments: { key: string; value: string | null }; result: { [key: string]: any } }
-  // Write and apply a checked change if the file is still the same; returns it as `check_setting`. A change that `widens` Kore's power must be `confirmed`.
+  // Write and apply a checked change if the file has not changed; returns the same as `check_setting`. A change that `widens` Kore's access must be `confirmed`.
   change_setting: { arguments: { key: string; value: string | null; proposal: string; confirmed?: boolean }; result: { [key: string]: any } }
-  // Return the policy's decision about a call in the workspace; nothing runs: `decision` (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of all rules. `mode` defaults to the channel's.
+  // Return the policy's decision about a tool call in the workspace, without running it: `decision` (allow, ask or deny), `reason`, `rule`, `mode`, and for a command (`exec`) the `verdicts` of all rules. `mode` defaults to the mode of the channel.
   check_policy: { arguments: { tool: string; arguments: { [key: string]: any }; role?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; channel?: string }; result: { [key: string]: any } }
   // Return the `roles` (`name`, `source`, `tools` with their scopes, `agents`), the roles `assigned` by `access.roles`, and the `owner`, whose role is always `build`.
   list_roles: { arguments: {}; result: { [key: string]: any } }
   // Return the `mode` ("off", "sandbox", "full"), the `user` of shells without a sandbox, and the `terminals`: `id`, `folder`, `started_at`, `exit_code` (None while it runs).
   terminal_status: { arguments: {}; result: { [key: string]: any } }
-  // Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's id. It ends after ten minutes without a follower.
+  // Start a shell in a folder of `list_places` (None: the workspace); returns the terminal's id. It ends after ten minutes without a client.
   open_terminal: { arguments: { place?: string | null; columns?: number; rows?: number }; result: string }
   // Type text into a terminal.
   write_terminal: { arguments: { terminal: string; text: string }; result: null }
@@ -322,36 +322,36 @@ export interface Calls {
   resize_terminal: { arguments: { terminal: string; columns: number; rows: number }; result: null }
   // Kill a terminal's shell with all its processes, and discard its output.
   close_terminal: { arguments: { terminal: string }; result: null }
-  // Return the facts of `kore status`: pid, version, model, channels, queues, and the `workers` that run turns for this process (None: it runs them itself).
+  // Return the data of `kore status`: pid, version, model, channels, queues, and the `workers` that run turns for this process (None: it runs them itself).
   status: { arguments: {}; result: { [key: string]: any } }
-  // Read the configuration again: the keys that are `changed`, and those `waiting` for a restart. On an error the previous settings stay.
+  // Reload the configuration. Returns the `changed` keys, and the keys `waiting` for a restart. If it is invalid, the previous settings stay in effect.
   reload: { arguments: {}; result: { [key: string]: any } }
-  // Release the data to a gateway that starts, at the next step of the running turns. Returns the lanes of one-shot runs that wait for the successor; None when this owner keeps the data.
+  // Release the data to a starting gateway, after the current step of each running turn. Returns the lanes of one-shot runs that wait for the successor; None if this process keeps the data.
   hand_over: { arguments: { successor: string }; result: string[] | null }
-  // Queue a dead or finished inbox row again; returns a sentence.
+  // Requeue a dead or finished inbox row; returns a confirmation.
   replay: { arguments: { seq: number }; result: string }
   // Copy the database to a new file; returns its size in bytes.
   backup: { arguments: { target: string }; result: number }
-  // List the costs of the last days, today last: `day`, `cost_usd`, `input_tokens`, `output_tokens`, `calls`.
+  // List the costs of the latest days, today last: `day`, `cost_usd`, `input_tokens`, `output_tokens`, `calls`.
   list_costs: { arguments: { days?: number }; result: { [key: string]: any }[] }
-  // Return the newest lines of the log from this level up, oldest first.
+  // Return the newest log lines of at least this level, oldest first.
   read_log: { arguments: { lines?: number; level?: string }; result: { [key: string]: any }[] }
   // List the newest entries of the audit log, newest first.
   list_audit: { arguments: { limit?: number }; result: { [key: string]: any }[] }
 }
 
 export interface Streams {
-  // Follow the events of a lane, undelivered answers and open approvals first. With a project's `folder`, changes of its files between turns are included. After a broken connection, pass the `seq` of the last `delivered` event received as `after`: later ones are sent again.
+  // Follow the events of a lane, beginning with undelivered answers and open approvals. With the `folder` of a project, file changes between turns are included. To resume after a broken connection, pass the `seq` of the last `delivered` event as `after`; later ones are repeated.
   watch: { arguments: { lane: string; folder?: string | null; after?: number | null }; item: WatchEvent }
-  // Follow a session: its stored messages numbered above `after`, open approvals, and the live events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is the lowest level. A message replaces what streamed before it; a client that was away continues with the `seq` of its last message.
+  // Follow a session: its stored messages numbered above `after`, open approvals, and the live events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is the lowest level. A message replaces the text streamed before it. To resume, pass the `seq` of the last message as `after`.
   follow_session: { arguments: { session: string; after?: number; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionEvent }
   // Follow several sessions (none: all) over one stream: the live events of their turns and `session_changed`, each with the session's id, of these `kinds` (none: all) and at least this `level`. Past events are not included: list the sessions once the stream is open.
   follow_sessions: { arguments: { sessions?: string[]; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionNews }
   // Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`, `tool_call_delta`, `retry`, `notice`), then `reply` with `message`, `usage` and `finish_reason`. The cost counts towards the limits.
   call_model: { arguments: { call: ModelCall }; item: { [key: string]: any } }
-  // Follow the requests of the lane's turns to the editor, each to be answered within seconds. They concern only files of the turn's folder that its tools may open.
+  // Follow the requests of a lane's turns to read or write files in the editor. Answer each within seconds. They concern only files of the turn's folder that its tools may open.
   serve_editor: { arguments: { lane: string; can_read: boolean; can_write: boolean }; item: EditorRequest }
-  // Give MCP servers to the lane's turns while the stream is open; they are not part of the configuration. Once all have listed their tools (or after 10 seconds), a sentence follows for each that failed.
+  // Give a lane's turns MCP servers that are not in the configuration, while the stream is open. Once all servers have listed their tools (or after 10 seconds), the stream delivers an error message for each failed server.
   attach_servers: { arguments: { lane: string; servers: SessionServer[] }; item: string[] }
   // Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each `output`, and at the end the `exit_code`. A client that is too slow gets another `screen`. The program waits while no client reads its output.
   follow_terminal: { arguments: { terminal: string }; item: { [key: string]: any } }

@@ -64,7 +64,7 @@ def test_reason_for_accepting_errors_follows_the_diff() -> None:
     arguments = {"path": "a.py", "despite_errors": "the next edit\ndefines it"}
     request = replace(ASKED.request, arguments=arguments, command=None, diff="-a\n+b")
     text = render_approval(replace(ASKED, request=request)).text
-    assert "\n+b\nBrings new errors; the model insists: the next edit defines it\n" in text
+    assert "\n+b\nIntroduces new errors; the model insists: the next edit defines it\n" in text
 
 
 def test_prefix_has_its_own_button() -> None:
