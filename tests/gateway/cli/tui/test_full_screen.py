@@ -201,7 +201,8 @@ async def test_question_shows_the_call_and_is_answered_by_keys(tmp_path: Path) -
         await screens.write("write it")
         panel = await open_question(screens)
         assert "echo apple > new.txt" in lines_of(panel.query_one("#question", Static))
-        assert "[y] Allow once" in lines_of(panel.query_one("#choices", Static))
+        choices = panel.query_one("#choices", Static)
+        await screens.until(lambda: "[y] Allow once" in lines_of(choices))
         await screens.pilot.press("y")
         await screens.see("allowed once", "written", "tokens in")
         assert (parts.workspace / "new.txt").read_text() == "apple\n"
