@@ -44,6 +44,7 @@ from agent.run.parallel import ParallelResults, run_parallel
 from agent.run.permissions import permissions_of, with_full_access
 from agent.security.policy.base import Approver, Ask, PermissionMode
 from agent.security.redaction import Redactor
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.settings import AgentSettings
 from agent.skills.tool import SkillTool
 from agent.subagents.catalog import SubagentCatalog
@@ -149,7 +150,7 @@ class Agent(Generic[DepsT]):
             folder,
             self.settings.trusted_folders,
             is_all_project=self.settings.project,
-            worktrees=self.settings.worktrees,
+            worktrees=self.settings.worktrees or WorktreeRecord(),
         )
         self._added = tuple(
             FolderAccess(Path(each).expanduser().resolve(), is_writable=True) for each in add_dirs

@@ -114,12 +114,14 @@ class SubagentLimits:
     """Limits of sub-agents.
 
     They set the maximum depth (0: no sub-agents), the number per conversation that run at a time,
-    and the cost of one.
+    and the cost of one. With `worktrees`, parallel ones that write get a git worktree each in a
+    project.
     """
 
     max_depth: int = 1
     max_parallel: int = 4
     max_cost_usd: float | None = None
+    worktrees: bool = True
 
     def may_spawn(self, depth: int) -> bool:
         """Return whether an agent at this depth may start sub-agents; a person's turn has 0."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from agent.records import frozen
 from agent.security.policy.base import KnownTools, PermissionMode, folded, is_named, tightest
@@ -39,8 +39,9 @@ class SubagentDefinition:
 
     `tools` are canonical names, None for all; `without` is subtracted from them. `model` is a
     profile (default, task, reasoning, quick) or a model's name, None for the model of the calling
-    agent. `mode` can only tighten permissions. A definition that is not `trusted` came with a
-    project's folder. `more` contains fields without a meaning here, `remarks` are for people.
+    agent. `mode` can only tighten permissions. With `isolation` it works in a git worktree. A
+    definition that is not `trusted` came with a project's folder. `more` contains fields without a
+    meaning here, `remarks` are for people.
     """
 
     name: str
@@ -52,6 +53,7 @@ class SubagentDefinition:
     mode: PermissionMode | None = None
     max_turns: int | None = None
     background: bool = False
+    isolation: Literal["worktree"] | None = None
     skills: tuple[str, ...] = ()
     color: str | None = None
     source: str = ""
@@ -104,6 +106,7 @@ def read_definition(
         mode=values.mode(),
         max_turns=values.count("maxTurns"),
         background=values.flag("background"),
+        isolation=values.isolation(),
         skills=tuple(values.words("skills") or ()),
         color=_line(values.text("color")) or None,
         source=source,
@@ -190,6 +193,14 @@ class _Fields:
         if value not in _TRUE | _FALSE:
             self.remarks.append(f'{names[0]} "{value[:40]}" is neither true nor false')
         return value in _TRUE
+
+    def isolation(self) -> Literal["worktree"] | None:
+        value = folded(_line(self.text("isolation")))
+        if value == "worktree":
+            return "worktree"
+        if value not in ("", "none"):
+            self.remarks.append(f'isolation "{value[:40]}" is unknown and has no effect')
+        return None
 
     def rest(self) -> Iterator[tuple[str, Any]]:
         """Yield the fields that were not read."""

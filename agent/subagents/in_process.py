@@ -3,37 +3,47 @@
 A sub-agent meant for the background is awaited here: no later turn would receive its result.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from agent import events
 from agent.errors import LimitReached, ToolError
 from agent.per_loop import PerLoop
 from agent.providers.usage import NUSD_PER_USD, Charge, Receipt, UsageMeter, UsageTotals, dollars
 from agent.records import frozen
+from agent.security.files.file_io import in_thread
 from agent.security.taint.taint import TaintState
 from agent.subagents import profile
 from agent.subagents.catalog import SubagentCatalog
 from agent.subagents.definition import SubagentDefinition
+from agent.subagents.isolation import IsolatedFolder, SubagentIsolation, worktree_name
 from agent.subagents.slots import ConversationSlots
 from agent.tools.base import CallContext, SubagentRequest
 from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.runner import AgentTurn
 from agent.types import Message, Result, Taint, ToolResult, user
+from agent.worktrees.project_worktrees import ProjectWorktrees
 
 _MAX_RESUMABLE = 64
 
 
 @frozen
 class _Resumable:
-    """State of a finished sub-agent for `resume`; `caller` is the session that started it."""
+    """State of a finished sub-agent for `resume`; `caller` is the session that started it.
+
+    It worked in `worktree`, unless that is None.
+    """
 
     caller: str
     definition: SubagentDefinition
     model: str | None
     messages: tuple[Message, ...]
     taint: frozenset[Taint]
+    worktree: Path | None = None
 
 
 class InProcessSubagents:
@@ -46,6 +56,15 @@ class InProcessSubagents:
         self._resumable: dict[int, _Resumable] = {}
         self._number = 0
         self._slots = PerLoop(ConversationSlots)
+
+    @property
+    def _isolation(self) -> SubagentIsolation:
+        settings = self._agent.settings
+        return SubagentIsolation(
+            ProjectWorktrees(self._agent.workspace.origin, settings.worktrees_parent),
+            self._agent.toolbox,
+            is_default=settings.subagents.worktrees and settings.project,
+        )
 
     def sending(self, task: TurnRequest, depth: int = 0) -> TurnRequest:
         """Return the turn with the ability to start sub-agents, up to the maximum depth."""
@@ -73,18 +92,21 @@ class InProcessSubagents:
             caller=caller.model,
             earlier=resumed.model if resumed else None,
         )
+        isolated = await self._isolate(request, call, definition, resumed, number)
+        if isolated is not None:
+            definition = replace(definition, isolation="worktree")
+        prompt = request.prompt if isolated is None else f"{request.prompt}\n\n{isolated.prompt}"
         parent = caller.environment
+        # The conversation cannot undo changes in another folder.
+        session = (parent.recording.session or parent.session) if isolated is None else ""
         recording = replace(
-            parent.recording,
-            session=parent.recording.session or parent.session,
-            prefix=f"{parent.recording.prefix}{number}:",
+            parent.recording, session=session, prefix=f"{parent.recording.prefix}{number}:"
         )
         taint = call.taint | profile.taint_of(definition)
+        environment = parent.for_subagent(f"{parent.session}.{number}", definition.name, recording)
         task = TurnRequest(
-            environment=parent.for_subagent(
-                f"{parent.session}.{number}", definition.name, recording
-            ),
-            messages=[*(resumed.messages if resumed else ()), user(request.prompt)],
+            environment=environment if isolated is None else isolated.apply(environment),
+            messages=[*(resumed.messages if resumed else ()), user(prompt)],
             permissions=caller.permissions,
             model=model,
             exposure=TaintState(
@@ -109,12 +131,40 @@ class InProcessSubagents:
             # The caller already has a slot, and waits for this sub-agent.
             result = await self._run(task, tell)
         messages = (*task.messages, *result.messages)
+        folder = None if isolated is None else isolated.workspace
         self._keep(
-            number, _Resumable(call.session, definition, model, messages, task.exposure.taint)
+            number,
+            _Resumable(call.session, definition, model, messages, task.exposure.taint, folder),
         )
         text = profile.result_text(definition.name, number, profile.final_reply(result))
+        if folder is not None:
+            finish = partial(self._isolation.finish, folder, definition.name, number)
+            text = f"{text}\n{await in_thread(finish)}"
         failed = result.stopped is not None
         return profile.tool_result(text, note, task.exposure.taint, is_error=failed)
+
+    async def _isolate(
+        self,
+        request: SubagentRequest,
+        call: CallContext,
+        definition: SubagentDefinition,
+        resumed: _Resumable | None,
+        number: int,
+    ) -> IsolatedFolder | None:
+        """Return the worktree of a sub-agent; a resumed one continues in its own."""
+        if resumed is not None:
+            name = resumed.worktree.name if resumed.worktree is not None else None
+            is_required = True
+        else:
+            name = worktree_name(definition.name, call.session, number, time.time())
+            is_wanted = self._isolation.is_wanted(
+                request, definition, call, is_background=bool(request.background)
+            )
+            name, is_required = None if is_wanted is False else name, bool(is_wanted)
+        if name is None:
+            return None
+        prepare = partial(self._isolation.prepare, call, name, is_required=is_required)
+        return await in_thread(prepare)
 
     async def _run(
         self, task: TurnRequest, tell: Callable[[events.Event], Awaitable[None]]

@@ -81,7 +81,7 @@ class SubagentRequest:
     """Request for a sub-agent: a `title` for people and a `prompt` for the sub-agent.
 
     If `background` is None, the sub-agent's definition decides. `resume` names an earlier task to
-    continue.
+    continue. `isolation` is "worktree", "none", or None for the default.
     """
 
     title: str
@@ -90,6 +90,7 @@ class SubagentRequest:
     model: str | None = None
     background: bool | None = None
     resume: str | None = None
+    isolation: str | None = None
 
 
 # Start a sub-agent. Raises `ToolError`, or `AnswerPending` when the result comes later.
@@ -324,7 +325,8 @@ class CallContext:
     have changed since. `resumed`: the call was prepared before a restart or a person's answer.
     Without `may_write`, commands may not change files. `is_allowed`: a person allowed this call or
     its prefix. `shared_files` are those of commands; None if there are none. `folder_access` is the
-    one that a person allowed for this call.
+    one that a person allowed for this call. `same_calls` is the number of calls of the tool in the
+    reply, including this one.
     """
 
     call: ToolCall
@@ -340,6 +342,7 @@ class CallContext:
     plan: "EffectPlan | None" = None
     resumed: bool = False
     may_write: bool = True
+    same_calls: int = 1
     is_allowed: bool = False
     shared_files: CommandFiles | None = None
     folder_access: FolderAccess | None = None

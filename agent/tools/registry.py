@@ -324,6 +324,10 @@ class ToolRegistry:
         spelled = folded(name)
         return self._tools.get(self._folded.get(spelled) or self._aliases.get(spelled, ""))
 
+    def edits_text(self, is_chosen: Callable[[str], bool]) -> bool:
+        """Return whether one of the tools that are chosen by name may edit text."""
+        return any(each.edits_text and is_chosen(name) for name, each in self._traits.items())
+
     def traits(self, name: str) -> ToolTraits:
         """Return the traits of the tool with this name or alias, or `UNKNOWN`."""
         tool = self.find(name)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -115,6 +116,8 @@ class ToolExecutor:
         self.changes: TurnChanges | None = None
         self._guard = LoopGuard()
         self._is_cut = self._is_resumed = False
+        # Calls of the newest reply, by tool.
+        self._same_calls: Counter[str] = Counter()
 
     async def execute(
         self, calls: Sequence[ToolCall], *, cut: bool = False, resumed: bool = False
@@ -128,6 +131,7 @@ class ToolExecutor:
         later.
         """
         self.results, self.closing = {}, {}
+        self._same_calls = Counter(self._runner.toolbox.name(call.name) for call in calls)
         self._is_cut, self._is_resumed = cut, resumed
         await self._outlet.emit(events.State("executing"))
         for batch in _batches(calls, self._runner):
@@ -247,6 +251,7 @@ class ToolExecutor:
             changes=here.recording.recorder(here.session, call.id, call.name, here.workspace),
             tell=self._outlet.emit,
             resumed=self._is_resumed,
+            same_calls=self._same_calls[self._runner.toolbox.name(call.name)],
         )
 
     async def emit_file_changes(self, touched: Sequence[str], stale: Sequence[StaleView]) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.taint.file_marks import mark_level, mark_tainted
 from agent.security.taint.origin import TrustedOrigins
 from agent.worktrees.git import WorktreeError, find_checkout
 from agent.worktrees.names import LEAVE
-from agent.worktrees.worktrees import Worktree, Worktrees
+from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees
 
 
 @frozen
@@ -29,7 +30,7 @@ class ProjectWorktrees:
         checkout = find_checkout(folder, is_trusted=self.origin.is_own(folder))
         worktrees = Worktrees(checkout, self.parent)
         record = self.origin.worktrees
-        if record is not None:
+        if record is not None and record.own_folder is not None:
             own = Path(os.path.realpath(record.own_folder))
             if worktrees.parent.is_relative_to(own):
                 raise WorktreeError(
@@ -38,13 +39,13 @@ class ProjectWorktrees:
                 )
         return worktrees
 
-    def open(self, folder: Path, name: str) -> Worktree:
-        """Return a worktree of the repository, which is created if needed.
+    def open(self, folder: Path, name: str, *, is_locked: bool = False) -> Worktree:
+        """Return a worktree of the repository, which is created if needed, and locked if wanted.
 
         Raises `WorktreeError`.
         """
         worktrees = self.of(folder)
-        worktree = worktrees.open(name)
+        worktree = worktrees.open(name, is_locked=is_locked)
         main, record = worktrees.checkout.main, self.origin.worktrees
         if record is not None and self.origin.is_own(main):
             try:
@@ -53,7 +54,7 @@ class ProjectWorktrees:
                 raise WorktreeError(
                     t(
                         "{folder} cannot be written to: {reason}",
-                        folder=record.folder,
+                        folder=record.own_folder,
                         reason=exc.strerror,
                     )
                 ) from exc
@@ -65,6 +66,25 @@ class ProjectWorktrees:
         Raises `WorktreeError`.
         """
         return self.of(folder).checkout.main if name == LEAVE else self.open(folder, name).folder
+
+    def merge(self, folder: Path, name: str) -> MergeResult:
+        """Merge the branch of a worktree into the checkout `folder`, or into the main checkout if
+        that is the worktree itself.
+
+        Files that were written with untrusted text in context are marked again where they are
+        merged. Raises `WorktreeError`.
+        """
+        worktrees = self.of(folder)
+        worktree = worktrees.find(name)
+        if worktree.folder == folder:
+            worktrees = self.of(worktrees.checkout.main)
+        merged, target = worktrees.merge(worktree), worktrees.checkout.folder
+        for file in merged.files:
+            # The marks of a worktree whose folder was deleted are unknown.
+            level = "seen" if worktree.is_missing else mark_level(worktree.folder / file)
+            if level != "none" and os.path.lexists(target / file):
+                mark_tainted(target / file, target, unseen=level == "unseen")
+        return merged
 
     def remove(self, folder: Path, name: str) -> Worktree:
         """Remove a worktree that contains no work of its own, and return it.

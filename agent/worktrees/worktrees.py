@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent.i18n import t
@@ -20,6 +20,8 @@ from agent.worktrees.git import Checkout, GitResult, WorktreeError, failure_of
 from agent.worktrees.names import ACTIONS, LEAVE
 
 PREFIX = "kore/"
+# Names of worktrees that Kore creates for sub-agents begin with it.
+SUBAGENT_PREFIX = "sub-"
 _HEADS = "refs/heads/"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}")
 _MAX_FILES = 10
@@ -35,7 +37,8 @@ class Worktree:
     """A linked worktree; its name is that of its folder.
 
     `branch` is None for a detached HEAD. `is_missing` means that the folder was deleted by hand,
-    `is_unfinished` that git is still creating it, or was stopped while it did.
+    `is_unfinished` that git is still creating it, or was stopped while it did. Git does not remove
+    one that `is_locked`, as those of working sub-agents are.
     """
 
     folder: Path
@@ -43,6 +46,7 @@ class Worktree:
     commit: str
     is_missing: bool
     is_unfinished: bool
+    is_locked: bool
 
     @property
     def name(self) -> str:
@@ -93,10 +97,6 @@ class Worktrees:
         return self._checkout
 
     @property
-    def main_checkout(self) -> Checkout:
-        return Checkout(self._checkout.main, self._checkout.common, self._checkout.main)
-
-    @property
     def parent(self) -> Path:
         """Folder for new worktrees."""
         return self._parent
@@ -113,7 +113,12 @@ class Worktrees:
                 branch = facts.get("branch", "").removeprefix(_HEADS) or None
                 is_missing = "prunable" in facts or not folder.is_dir()
                 is_unfinished = facts.get("locked") == "initializing"
-                worktrees.append(Worktree(folder, branch, facts["HEAD"], is_missing, is_unfinished))
+                worktrees.append(
+                    Worktree(
+                        *(folder, branch, facts["HEAD"], is_missing, is_unfinished),
+                        is_locked="locked" in facts,
+                    )
+                )
         return worktrees
 
     def find(self, name: str) -> Worktree:
@@ -130,17 +135,55 @@ class Worktrees:
             hint=t("there are: {names}", names=names) if names else None,
         )
 
-    def open(self, name: str) -> Worktree:
-        """Return the worktree of this name, which is created if needed.
+    def open(self, name: str, *, is_locked: bool = False) -> Worktree:
+        """Return the worktree of this name, which is created if needed, and locked if wanted.
 
         A worktree whose folder was deleted by hand is put back with the commits of its branch.
         """
         check_name(name)
-        if (worktree := self._existing(name)) is not None and not worktree.is_unfinished:
-            return worktree
+        if not is_locked:
+            worktree = self._existing(name)
+            if worktree is not None and not worktree.is_unfinished:
+                return worktree
         self._make_parent()
-        with _locked(self._parent):
-            return self._create(name)
+        with _exclusive(self._parent):
+            worktree = self._create(name)
+            if is_locked and not worktree.is_locked:
+                self._checkout.ask("worktree", "lock", str(worktree.folder))
+            return worktree
+
+    def unlock(self, worktree: Worktree) -> None:
+        if worktree.is_locked:
+            self._checkout.ask("worktree", "unlock", str(worktree.folder))
+
+    def remove_merged(self) -> None:
+        """Remove worktrees of sub-agents that no longer contain anything of their own.
+
+        Those of working sub-agents are locked, and the others stay as they are.
+        """
+        for worktree in self.list():
+            if worktree.folder != self._parent / worktree.name:
+                continue
+            if worktree.name.startswith(SUBAGENT_PREFIX) and not worktree.is_locked:
+                with _exclusive(self._parent), suppress(WorktreeError):
+                    self.remove(self.find(worktree.name))
+
+    def uncommitted_files(self) -> Sequence[str]:
+        """Return the changed and new files of this checkout, which a new worktree does not have."""
+        return self._changed_files(self._checkout)
+
+    def has_own_commits(self, worktree: Worktree) -> bool:
+        """Return whether a worktree has commits that no other branch contains."""
+        return not self._is_contained(worktree)
+
+    def own_files(self, worktree: Worktree) -> Sequence[str]:
+        """Return the files changed by commits of a worktree that no other branch contains."""
+        others = (f"--exclude={worktree.branch}", "--branches") if worktree.branch else ()
+        listed = self._checkout.ask(
+            *("log", "--format=", "--name-only", "--no-ext-diff", worktree.commit),
+            *("--not", *others, "--remotes"),
+        )
+        return sorted(set(filter(None, listed.splitlines())))
 
     def state(self, worktree: Worktree) -> WorktreeState:
         """Return the work in a worktree that is nowhere else."""
@@ -152,6 +195,14 @@ class Worktrees:
     def commit(self, worktree: Worktree, message: str) -> bool:
         """Commit all changes in a worktree; return False if there are none."""
         inside = self._inside(worktree)
+        if unfinished := self._unfinished(inside):
+            raise WorktreeError(
+                t(
+                    "a merge or rebase is in progress in {folder}: {files}",
+                    folder=worktree.folder,
+                    files=list_files(unfinished),
+                )
+            )
         if not self._changed_files(inside):
             return False
         inside.ask("add", "--all")
@@ -286,7 +337,10 @@ class Worktrees:
             f"--untracked-files={'normal' if untracked else 'no'}",
         )
         files = [entry[3:] for entry in status.split("\0") if entry]
-        return [*files, *(name for name in _UNFINISHED if os.path.lexists(checkout.store / name))]
+        return [*files, *self._unfinished(checkout)]
+
+    def _unfinished(self, checkout: Checkout) -> Sequence[str]:
+        return [name for name in _UNFINISHED if os.path.lexists(checkout.store / name)]
 
     def _refuse_changes(self, checkout: Checkout, *, untracked: bool) -> None:
         files = self._changed_files(checkout, untracked=untracked)
@@ -329,7 +383,7 @@ class Worktrees:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _exclusive(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes that create worktrees in it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

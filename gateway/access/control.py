@@ -130,17 +130,17 @@ class AccessControl:
     def folder(self, workspace: Path, message: InboundMessage) -> Path:
         """Return the folder of the work.
 
-        The console may choose another folder than the workspace, and the configuration may set one
-        for a chat.
+        The console may choose another folder than the workspace, the configuration may set one for
+        a chat, and Kore for a sub-agent.
         """
-        if message.channel == CONSOLE and message.options.cwd is not None:
+        if _names_folder(message) and message.options.cwd is not None:
             # Links are not resolved again: the client did that when the person chose the folder.
             return Path(os.path.abspath(message.options.cwd))
         return self.chat_settings.of(message.route).folder or workspace
 
     def start_folder(self, workspace: Path, message: InboundMessage) -> Path | None:
         """Return the folder inside `folder` where relative paths start; None for `folder`."""
-        if message.channel != CONSOLE or message.options.start_folder is None:
+        if not _names_folder(message) or message.options.start_folder is None:
             return None
         start_folder = Path(os.path.abspath(message.options.start_folder))
         return real_start_folder(self.folder(workspace, message), start_folder)
@@ -153,6 +153,12 @@ class AccessControl:
         return message.sender.id in self.allow.get(where, ()) or (
             (*where, message.sender.id) in self.members.people
         )
+
+
+def _names_folder(message: InboundMessage) -> bool:
+    """Return whether the folder in the options of a message counts."""
+    # Kore itself writes the options of a sub-agent's task.
+    return message.channel == CONSOLE or message.kind == "subagent_task"
 
 
 def folder_name(id_: str) -> str:

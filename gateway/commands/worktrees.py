@@ -8,7 +8,7 @@ from agent.i18n import plural, t
 from agent.security.files.file_io import in_thread
 from agent.worktrees.names import LEAVE
 from agent.worktrees.project_worktrees import ProjectWorktrees
-from agent.worktrees.worktrees import Worktree, Worktrees, list_files
+from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees, list_files
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
@@ -40,7 +40,7 @@ async def answer_worktree(call: CommandCall) -> str:
         case "merge" | "remove" if not name:
             raise KoreError(t("`/worktree {action} NAME` needs a name", action=action))
         case "merge":
-            return await in_thread(lambda: _merge(worktrees.of(folder), name))
+            return _describe_merge(name, await in_thread(lambda: worktrees.merge(folder, name)))
         case "remove":
             removed = await in_thread(lambda: worktrees.remove(folder, name))
             return t("Removed: {folder}", folder=code(str(removed.folder)))
@@ -101,12 +101,7 @@ def _facts(worktrees: Worktrees, worktree: Worktree) -> Iterator[str]:
         yield t("nothing to merge")
 
 
-def _merge(worktrees: Worktrees, name: str) -> str:
-    worktree = worktrees.find(name)
-    if worktree.folder == worktrees.checkout.folder:
-        # The person merges the worktree that this conversation works in.
-        worktrees = Worktrees(worktrees.main_checkout)
-    merged = worktrees.merge(worktree)
+def _describe_merge(name: str, merged: MergeResult) -> str:
     if not merged.commits:
         return t("Nothing to merge from {name}.", name=code(name))
     return plural(

@@ -695,6 +695,14 @@ class SubagentsSection(Section):
     max_cost_usd: Annotated[
         Number | None, Setting("spending limit of one sub-agent in dollars", widens_access=True)
     ] = None
+    worktrees: Annotated[
+        Flag,
+        Setting(
+            "parallel sub-agents that may change files get a git worktree each, in a project with "
+            "git and without uncommitted changes",
+            see="worktrees.md#sub-agents",
+        ),
+    ] = True
 
 
 class HttpSection(Section):

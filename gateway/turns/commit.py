@@ -116,6 +116,10 @@ class TurnCommitter:
         replies = [reply] if is_sent else []
         turn_result = FinishedTurn(rows, replies, window.number(dropped - 1) if dropped else 0)
 
+        ending = None
+        if tasks:
+            ending = task_outcome(outcome, ended.request.exposure.taint)
+            ending = await self._subagents.with_worktree(tasks[0], ending)
         lane = claim.messages[-1].route.lane
         is_once = lane.startswith(ONCE)
         file_views = self._agent.toolbox.views.take_stored_form(claim.session)
@@ -135,8 +139,7 @@ class TurnCommitter:
                 if not tasks and self._goals.end_turn(tx, claim, outcome, now):
                     has_more = True
                 lanes: list[str] = []
-                if tasks:
-                    ending = task_outcome(outcome, ended.request.exposure.taint)
+                if ending is not None:
                     lanes = self._subagents.end(tx, tasks, ending, now)
                 part = outbox.take_first(tx, reply.delivery_id) if direct else None
                 return has_more, lanes, part
@@ -166,6 +169,8 @@ class TurnCommitter:
         """End a turn that cannot run; notify the chat or the caller of the sub-agent."""
         replies = [] if tasks else [self._reply(claim, sentence)]
         ending = TaskOutcome("failed", sentence, claim.taint)
+        if tasks:
+            ending = await self._subagents.with_worktree(tasks[0], ending)
 
         def store(tx: Transaction) -> list[str]:
             now = time.time()

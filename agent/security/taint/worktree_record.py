@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 
 from agent.records import frozen
@@ -22,32 +23,34 @@ _MAX_ENTRY_BYTES = 10_000
 class WorktreeRecord:
     """Record in Kore's own folder, with one file for each worktree.
 
-    Processes may use it at the same time.
+    Processes may use it at the same time. Without a folder, the record ends with the process.
     """
 
-    own_folder: Path
-
-    @property
-    def folder(self) -> Path:
-        return self.own_folder / "worktrees"
+    own_folder: Path | None = None
+    _repositories: dict[Path, Path] = field(default_factory=dict, compare=False, repr=False)
 
     def add(self, worktree: Path, repository: Path) -> None:
         """Record a worktree of the repository whose main checkout is `repository`.
 
         Both are real paths. Raises `OSError`.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (file := self._file(worktree)) is None:
+            self._repositories[worktree] = repository
+            return
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = json.dumps({"worktree": str(worktree), "repository": str(repository)})
-        new_file = self.folder / f".{os.urandom(8).hex()}"
+        new_file = file.with_name(f".{os.urandom(8).hex()}")
         try:
             new_file.write_text(text)
-            new_file.replace(self._file(worktree))
+            new_file.replace(file)
         finally:
             new_file.unlink(missing_ok=True)
 
     def remove(self, worktree: Path) -> None:
-        with suppress(OSError):
-            self._file(worktree).unlink()
+        self._repositories.pop(worktree, None)
+        if (file := self._file(worktree)) is not None:
+            with suppress(OSError):
+                file.unlink()
 
     def in_repository(self, path: Path) -> Path | None:
         """Return the same path in the main checkout, for a real path in a recorded worktree.
@@ -63,14 +66,20 @@ class WorktreeRecord:
         return None
 
     def _repository_of(self, worktree: Path) -> Path | None:
+        if (file := self._file(worktree)) is None:
+            return self._repositories.get(worktree)
         try:
-            entry = json.loads(
-                read_regular(self._file(worktree), _MAX_ENTRY_BYTES, follow_links=False)
-            )
+            entry = json.loads(read_regular(file, _MAX_ENTRY_BYTES, follow_links=False))
         except (OSError, ValueError):
             return None
         is_own = isinstance(entry, dict) and entry.get("worktree") == str(worktree)
         return Path(str(entry["repository"])) if is_own and "repository" in entry else None
 
-    def _file(self, worktree: Path) -> Path:
-        return self.folder / f"{hashlib.sha256(os.fsencode(worktree)).hexdigest()[:32]}.json"
+    def _file(self, worktree: Path) -> Path | None:
+        if self.own_folder is None:
+            return None
+        return (
+            self.own_folder
+            / "worktrees"
+            / f"{hashlib.sha256(os.fsencode(worktree)).hexdigest()[:32]}.json"
+        )

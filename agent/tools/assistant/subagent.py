@@ -49,6 +49,7 @@ class SubagentTool:
         model="string?",
         background="boolean?",
         resume="string?",
+        isolation="string?",
     )
 
     def __init__(self, roster: Callable[[], str] | None = None) -> None:
@@ -70,6 +71,9 @@ class SubagentTool:
                 f"The prompt has {len(prompt):,} characters; keep it under "
                 f"{PROMPT_LIMIT_CHARS:,}, and name files instead of pasting them."
             )
+        isolation = args.get("isolation")
+        if isolation not in (None, "worktree", "none"):
+            raise ToolError(f"isolation is worktree or none, not {isolation[:40]!r}.")
         title = " ".join(args["description"].split()) or " ".join(prompt.split())
         resume = str(args.get("resume") or "").strip().removeprefix("#")
         return await call.spawn(
@@ -80,6 +84,7 @@ class SubagentTool:
                 model=args.get("model"),
                 background=args.get("background"),
                 resume=resume or None,
+                isolation=isolation,
             ),
             call,
         )

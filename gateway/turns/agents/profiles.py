@@ -147,6 +147,7 @@ def limits_of(settings: "Settings") -> SubagentLimits:
         max_depth=settings.subagents.max_depth,
         max_parallel=settings.subagents.max_parallel,
         max_cost_usd=settings.subagents.max_cost_usd,
+        worktrees=settings.subagents.worktrees,
     )
 
 
@@ -196,6 +197,7 @@ def facts(agent: SubagentDefinition, tools: Sequence[str]) -> Mapping[str, Any]:
         "permission_mode": agent.mode,
         "max_turns": agent.max_turns,
         "background": agent.background,
+        "isolation": agent.isolation,
         "skills": list(agent.skills),
         "color": agent.color,
         "other_fields": {name: str(value) for name, value in agent.more.items()},

@@ -11,12 +11,14 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.subagents import profile
 from agent.subagents.definition import SubagentDefinition
+from agent.subagents.isolation import IsolatedFolder
 from agent.tools import base
 from agent.tools.base import CallContext
-from gateway.core.messages import ONCE, InboundMessage, derive_report
+from gateway.core.messages import CONSOLE, ONCE, InboundMessage, derive_report
+from gateway.core.session_folder import SessionFolder
 from gateway.store.port import Transaction
 from gateway.store.repositories.access import approvals
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.execution import subagent_tasks
@@ -31,6 +33,7 @@ class SubagentLaunch:
     """New sub-agent task to store.
 
     `caller_task` is the task that makes the call; `earlier_task` is the task that it continues.
+    `isolated` is the folder in a worktree; without it, the task has the caller's folder.
     """
 
     claim: TurnClaim
@@ -41,6 +44,7 @@ class SubagentLaunch:
     model: str | None
     earlier_task: SubagentTask | None = None
     speaker: SubagentDefinition | None = None
+    isolated: IsolatedFolder | None = None
 
 
 def get_all(tx: Transaction, numbers: Sequence[int]) -> list[SubagentTask]:
@@ -94,9 +98,12 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
             f"{working} sub-agents are already running for this conversation: wait for them."
         )
     lane = caller.lane if caller else claim.messages[-1].session_key
-    background = order.definition.background if request.background is None else request.background
     earlier, above = order.earlier_task, caller.definition if caller else order.speaker
-    definition = order.definition.held_to(above.mode if above else None)
+    isolated = order.isolated
+    definition = replace(
+        order.definition.held_to(above.mode if above else None),
+        isolation=None if isolated is None else "worktree",
+    )
     session = (
         earlier.session
         if earlier is not None
@@ -120,9 +127,7 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
             definition=definition,
             title=request.title,
             model=order.model,
-            # A one-shot run ends before a background result could be read, and a sub-agent's own
-            # turn ends with its result.
-            is_background=background and caller is None and not lane.startswith(ONCE),
+            is_background=is_background(claim, caller, request, order.definition),
             state="running",
             result=None,
             taint=frozenset(),
@@ -132,22 +137,40 @@ def launch(tx: Transaction, order: SubagentLaunch, now: float) -> SubagentTask:
     )
     sessions.bind(tx, subagent_task.lane, session)
     sessions.add_taint(tx, session, order.call.taint | profile.taint_of(definition))
-    enqueue_task(tx, claim.messages[-1], subagent_task, request.prompt, now)
+    folder = prompt = None
+    if isolated is not None:
+        start_folder = None if isolated.start_folder is None else str(isolated.start_folder)
+        folder = SessionFolder(str(isolated.workspace), start_folder)
+        session_folders.put(tx, session, folder)
+        sessions.forget_folder_identity(tx, session)
+        prompt = f"{request.prompt}\n\n{isolated.prompt}"
+    enqueue_task(tx, claim.messages[-1], subagent_task, prompt or request.prompt, now, folder)
     if not subagent_task.is_background:
         approvals.wait(tx, claim.turn)
     return subagent_task
 
 
 def enqueue_task(
-    tx: Transaction, cause: InboundMessage, subagent_task: SubagentTask, prompt: str, now: float
+    tx: Transaction,
+    cause: InboundMessage,
+    subagent_task: SubagentTask,
+    prompt: str,
+    now: float,
+    folder: SessionFolder | None = None,
 ) -> None:
-    """Store the message that the sub-agent's turn answers."""
+    """Store the message that the sub-agent's turn answers; `folder` is its own, if it has one."""
+    options = replace(cause.options.lasting, agent=None)
+    if folder is not None:
+        options = options.in_folder(folder)
+    elif cause.channel != CONSOLE and cause.kind != "subagent_task":
+        # A chat names no folder.
+        options = replace(options, cwd=None, start_folder=None)
     message = cause.derive(
         "subagent_task",
         f"task:{subagent_task.id}",
         prompt,
         now,
-        options=replace(cause.options.lasting, agent=None),
+        options=options,
         task=subagent_task.id,
         lane=subagent_task.lane,
     )
@@ -179,6 +202,22 @@ def enqueue_report(
     )
     arrival = InboxBatch(message.channel, message.account, now)
     inbox.accept(tx, arrival, [InboxEntry(message)])
+
+
+def is_background(
+    claim: TurnClaim,
+    caller: SubagentTask | None,
+    request: base.SubagentRequest,
+    definition: SubagentDefinition,
+) -> bool:
+    """Return whether a task runs in the background.
+
+    A one-shot run ends before a background result could be read, and a sub-agent's own turn ends
+    with its result.
+    """
+    wished = definition.background if request.background is None else request.background
+    is_once = claim.messages[-1].session_key.startswith(ONCE)
+    return wished and caller is None and not is_once
 
 
 def speakers(

@@ -11,26 +11,31 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from agent.agent import Agent
 from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.records import frozen
+from agent.security.files.file_io import in_thread
 from agent.security.taint.taint import TaintState
 from agent.settings import SubagentLimits
 from agent.subagents import profile
 from agent.subagents.definition import SubagentDefinition
+from agent.subagents.isolation import IsolatedFolder, SubagentIsolation, worktree_name
 from agent.subagents.slots import ConversationSlots
 from agent.tools import base
 from agent.tools.base import CallContext
 from agent.turn.request import TurnRequest
 from agent.types import ToolResult
+from agent.worktrees.project_worktrees import ProjectWorktrees
 from gateway.core.errors import AwaitingAnswer
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.media.send_file import file_sender, nowhere
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.conversations import session_folders, sessions
 from gateway.store.repositories.conversations.choices import AGENT
 from gateway.store.repositories.execution import subagent_tasks
 from gateway.store.repositories.execution.claims import TurnClaim
@@ -138,12 +143,15 @@ class SubagentCoordinator:
             speakers, subagent_task.root_session, mode, turn=claim.turn
         )
         environment, exposure = turn_request.environment, turn_request.exposure
-        recording = replace(
-            environment.recording,
-            turn=subagent_task.root_turn,
-            session=subagent_task.root_session,
-            prefix=f"{subagent_task.id}:",
-        )
+        recording = environment.recording
+        # The conversation cannot undo changes in another folder.
+        if subagent_task.definition.isolation is None:
+            recording = replace(
+                recording,
+                turn=subagent_task.root_turn,
+                session=subagent_task.root_session,
+                prefix=f"{subagent_task.id}:",
+            )
         turn_request = replace(
             turn_request,
             permissions=permissions,
@@ -274,10 +282,68 @@ class SubagentCoordinator:
             model=model,
             earlier_task=earlier,
             speaker=await self._speaker(claim) if caller_task is None else None,
+            isolated=await self._isolate(claim, caller_task, order, definition, earlier),
         )
         begun = await self._database.transact(subagent_launch.launch, new, time.time())
         self.wake(begun.lane)
         return begun
+
+    @property
+    def _isolation(self) -> SubagentIsolation:
+        settings, origin = self._agent.settings, self._agent.workspace.origin
+        return SubagentIsolation(
+            ProjectWorktrees(origin, settings.worktrees_parent),
+            self._agent.toolbox,
+            is_default=settings.subagents.worktrees,
+        )
+
+    async def _isolate(
+        self,
+        claim: TurnClaim,
+        caller_task: SubagentTask | None,
+        order: "SpawnRequest",
+        definition: SubagentDefinition,
+        earlier: SubagentTask | None,
+    ) -> IsolatedFolder | None:
+        """Return the folder of a task in a worktree; a continued task retains its own.
+
+        A call that is repeated after a crash finds the worktree of the first attempt.
+        """
+        isolation, request = self._isolation, order.request
+        if earlier is None:
+            is_background = subagent_launch.is_background(claim, caller_task, request, definition)
+            is_required = isolation.is_wanted(
+                request, definition, order.call, is_background=is_background
+            )
+            if is_required is False:
+                return None
+            name = worktree_name(definition.name, claim.session, claim.turn, order.call.call.id)
+        else:
+            folder = await self._database.transact(session_folders.of_session, earlier.session)
+            if earlier.definition.isolation is None or folder is None:
+                return None
+            name, is_required = Path(folder.workspace).name, True
+        prepare = partial(isolation.prepare, order.call, name, is_required=bool(is_required))
+        return await in_thread(prepare)
+
+    async def with_worktree(self, subagent_task: SubagentTask, outcome: TaskOutcome) -> TaskOutcome:
+        """Return the outcome of a task with a text about its worktree, if it has one.
+
+        Its changes are committed there.
+        """
+        if subagent_task.definition.isolation is None:
+            return outcome
+        session = subagent_task.session
+        folder = await self._database.transact(session_folders.of_session, session)
+        if folder is None:
+            return outcome
+        is_busy = bool(self._agent.toolbox.tasks(session))
+        finish = partial(
+            self._isolation.finish,
+            *(Path(folder.workspace), subagent_task.agent, subagent_task.id),
+            is_busy=is_busy,
+        )
+        return replace(outcome, text=f"{outcome.text}\n\n{await in_thread(finish)}")
 
 
 @frozen

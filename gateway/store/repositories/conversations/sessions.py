@@ -183,6 +183,11 @@ def set_folder_identity(tx: Transaction, session: str, identity: str) -> None:
     tx.run("UPDATE session SET folder_identity = ? WHERE id = ?", (identity, session))
 
 
+def forget_folder_identity(tx: Transaction, session: str) -> None:
+    """Let the session work in a folder that Kore has created again."""
+    tx.run("UPDATE session SET folder_identity = NULL WHERE id = ?", (session,))
+
+
 def taint_of(tx: Transaction, session: str) -> frozenset[Taint]:
     """Return the taint of the session so far."""
     return session_marks.read(tx, session).taint

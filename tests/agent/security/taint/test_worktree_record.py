@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.taint.file_marks import mark_tainted
+from agent.security.taint.file_marks import mark_level, mark_tainted
 from agent.security.taint.origin import TrustedOrigins
 from agent.security.taint.worktree_record import WorktreeRecord
 from agent.worktrees.project_worktrees import ProjectWorktrees
@@ -125,3 +125,18 @@ def test_removed_worktree_is_forgotten(
     worktrees.open(repository, "fix")
     worktrees.remove(repository, "fix")
     assert list((kore_folder / "worktrees").iterdir()) == []
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+def test_merged_files_keep_their_marks(
+    origin: TrustedOrigins, repository: Path, unseen: bool
+) -> None:
+    worktrees = ProjectWorktrees(origin)
+    folder = worktrees.open(repository, "fix").folder
+    for name in ("own.py", "strange.py"):
+        (folder / name).write_text("text")
+    mark_tainted(folder / "strange.py", folder, unseen=unseen)
+    commit_all(folder, "new")
+    worktrees.merge(repository, "fix")
+    assert mark_level(repository / "strange.py") == ("unseen" if unseen else "seen")
+    assert mark_level(repository / "own.py") == "none"
