@@ -16,6 +16,7 @@ from agent.security.files.reading_rights import ReadingRights
 from agent.security.local_services import LocalService
 from agent.security.policy.base import Decision, Deletion, ToolRequest
 from agent.security.redaction import Redactor
+from agent.security.shell.path_scope import NO_SANDBOX, SandboxScope
 from agent.security.taint.origin import TrustedOrigins
 from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.tools.file_views import FileViews
@@ -430,8 +431,8 @@ class EffectPlan(VisibleEffects):
     them that a person has to allow, and `services` are the local services in `network`, with the
     identities of their sockets. `read_only`: the command would run with a read-only workspace.
     `outside_reason` is the reason to run it outside of the sandbox. In the `writable_folders`,
-    changes count as changes of the workspace. `has_own_network`: it reaches nothing but commands of
-    its conversation at 127.0.0.1. `is_recipient_trusted`: the owner trusts the recipient with
+    changes count as changes of the workspace. `sandbox_scope` is what commands of the conversation
+    have for themselves in the sandbox. `is_recipient_trusted`: the owner trusts the recipient with
     private data. `CallContext` passes the plan to `run`.
     """
 
@@ -442,7 +443,7 @@ class EffectPlan(VisibleEffects):
     services: tuple[LocalService, ...] = ()
     read_only: bool = False
     outside_reason: str | None = None
-    has_own_network: bool = False
+    sandbox_scope: SandboxScope = NO_SANDBOX
     is_recipient_trusted: bool = False
     executables: tuple[Path, ...] = ()
     deletion: Deletion | None = None
@@ -476,7 +477,7 @@ class EffectPlan(VisibleEffects):
             read_only=self.read_only,
             outside_reason=self.outside_reason,
             network=self.network,
-            has_own_network=self.has_own_network,
+            sandbox_scope=self.sandbox_scope,
             recipient=self.recipient,
             is_recipient_trusted=self.is_recipient_trusted,
             deletion=self.deletion,

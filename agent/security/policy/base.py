@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 from agent.approvals import Answer, ApprovalRequest, Recipient, Scope
 from agent.errors import KoreError
 from agent.records import frozen
+from agent.security.shell.path_scope import NO_SANDBOX, SandboxScope
 from agent.types import Effect, PolicyScope, Taint, ToolKind, ToolPurpose
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -90,8 +91,8 @@ class ToolRequest:
     current taint of the session. `read_only` means that no command could change the workspace.
     `outside_reason` is the model's reason to run outside of the existing sandbox, or None to run
     inside; `start_folder` is where relative paths start if not in the workspace. `network` are
-    additional hosts beyond those of the settings. `has_own_network` means that a command reaches
-    nothing but commands of its conversation at 127.0.0.1. `recipient` is the MCP server that gets
+    additional hosts beyond those of the settings. `sandbox_scope` is what commands of the
+    conversation have for themselves. `recipient` is the MCP server that gets
     what leaves, `is_recipient_trusted` means that the owner trusts it with private data. `traits`
     are None for an unknown tool.
     `executables` are created files that may be run as programs; `foreign` means that untrusted
@@ -115,7 +116,7 @@ class ToolRequest:
     read_only: bool = False
     outside_reason: str | None = None
     network: tuple[str, ...] = ()
-    has_own_network: bool = False
+    sandbox_scope: SandboxScope = NO_SANDBOX
     recipient: Recipient | None = None
     is_recipient_trusted: bool = False
     taint: frozenset[Taint] = frozenset()

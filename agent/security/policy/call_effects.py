@@ -14,7 +14,7 @@ from agent.security.policy.base import ToolRequest
 from agent.security.shell.ast import Command
 from agent.security.shell.classifier import CommandClass, classify, classify_command
 from agent.security.shell.parser import Script, parse_script
-from agent.security.shell.path_scope import PathScope, place_of
+from agent.security.shell.path_scope import PathScope, place_of, redirect_targets
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 _READING = frozenset({"<", "<>"})
@@ -60,7 +60,9 @@ class CallEffects:
         """True when the call would write outside of the workspace, or a command would read
         there."""
         touched = self.writes + self.reads if self.is_command else self.writes
-        folders = (self.root, *self.request.writable_folders)
+        temporary = self.request.sandbox_scope.temporary
+        own = () if temporary is None else (Path(temporary),)
+        folders = (self.root, *self.request.writable_folders, *own)
         return not all(any(map(path.is_relative_to, folders)) for path in touched)
 
 
@@ -84,7 +86,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
         )
     script = parse_script(request.command)
     folder = request.folder or root
-    kind = classify(script, folder, root, has_own_network=request.has_own_network)
+    kind = classify(script, folder, root, request.sandbox_scope)
     unclear = script.opaque_reason or _why_computed(script)
     folders = possible_folders(script, folder)
     if folders is None:
@@ -95,7 +97,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
     changes_instructions = _changes_any_instruction(writes, root)
     if not (kind == "reads" and request.read_only) and not changes_instructions:
         names = [str(candidate) for candidate in folders]
-        place = place_of(script, folder, root) if kind == "works" else None
+        place = place_of(script, folder, root, request.sandbox_scope) if kind == "works" else None
         changes_instructions = any(
             may_steer(word, names, str(root)) for word in _arguments(script, place)
         )
@@ -153,7 +155,8 @@ def _why_computed(script: Script) -> str | None:
         if command.argv and command.argv[0] is None:
             return "it computes the name of a program when it runs"
         for redirect in command.redirects:
-            if redirect.target is None and redirect.op in _WRITING | _READING:
+            is_file = redirect.op in _WRITING | _READING
+            if is_file and redirect_targets(redirect, script) is None:
                 return "it computes the name of a file when it runs"
     return None
 
@@ -179,11 +182,11 @@ def _targets(
     """Yield the files of redirections in any of the folders."""
     for command in script.commands:
         for redirect in command.redirects:
-            target = redirect.target
-            if redirect.op not in operators or target is None or _is_stream(target):
+            if redirect.op not in operators:
                 continue
-            for folder in folders:
-                yield Path(os.path.realpath(folder / target))
+            for target in redirect_targets(redirect, script) or ():
+                for folder in () if _is_stream(target) else folders:
+                    yield Path(os.path.realpath(folder / target))
 
 
 def _is_stream(target: str) -> bool:

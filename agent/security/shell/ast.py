@@ -18,11 +18,12 @@ class Redirect:
 
     `op` is the operator as written, without the file descriptor number (`2>&1` has `>&`). `target`
     is the file, the text of a here-string or the body of a heredoc, or None if the shell computes
-    it.
+    it. `source` is the source text of a file.
     """
 
     op: str
     target: str | None
+    source: str = field(default="", compare=False, repr=False)
 
 
 # Source text of a word that `xargs` adds; no readable script contains its control character.
@@ -145,7 +146,8 @@ def _redirect(node: "SyntaxNode", redirects: list[Redirect]) -> list[str]:
             words.append(text_of(child))
         elif not op and child.type != "file_descriptor":
             op = child.type
-    redirects.append(Redirect(op, unquote_word(words[0]) if words else None))
+    source = words[0] if words else ""
+    redirects.append(Redirect(op, unquote_word(source) if words else None, source))
     return words[1:]
 
 

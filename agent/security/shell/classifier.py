@@ -13,7 +13,14 @@ from pathlib import Path
 from agent.security.shell.ast import Command, Redirect, Script
 from agent.security.shell.git_safety import is_safe_repository
 from agent.security.shell.parser import parse_script
-from agent.security.shell.path_scope import STREAMS, PathScope, place_of
+from agent.security.shell.path_scope import (
+    NO_SANDBOX,
+    STREAMS,
+    PathScope,
+    SandboxScope,
+    place_of,
+    redirect_targets,
+)
 from agent.security.shell.program_arguments import CommandClass, Spec, classify_arguments
 from agent.security.shell.program_table import programs
 from agent.security.shell.variables import is_risky, may_set_risky
@@ -34,7 +41,7 @@ def classify_command(command: Command, script: Script, place: PathScope) -> Comm
     """Return the class of `command`, including its assignments and redirections."""
     if any(is_risky(name) for name, _ in command.assignments):
         return "unknown"
-    kind = strictest_class(_redirects(each, place) for each in command.redirects)
+    kind = strictest_class(_redirects(each, script, place) for each in command.redirects)
     if not command.argv or kind == "unknown":
         return kind
     return strictest_class((kind, _program(command, script, place)))
@@ -45,14 +52,18 @@ def strictest_class(kinds: Iterable[CommandClass]) -> CommandClass:
     return "unknown" if "unknown" in classes else "works" if "works" in classes else "reads"
 
 
-def _redirects(redirect: Redirect, place: PathScope) -> CommandClass:
+def _redirects(redirect: Redirect, script: Script, place: PathScope) -> CommandClass:
     op, target = redirect.op, redirect.target
     if op in TEXT or (op in (">&", "<&") and target is not None and target.rstrip("-").isdigit()):
         return "reads"
-    if target is None or op not in WRITES | READS or GLOB.search(target):
+    targets = redirect_targets(redirect, script)
+    if targets is None or op not in WRITES | READS or (target and GLOB.search(target)):
         return "unknown"
-    if not place.holds(target):
+    if not all(map(place.holds, targets)):
         return "unknown"
+    if any(map(GLOB.search, targets)):
+        # The pattern may match a link that leads outside.
+        return "works"
     return "works" if op in WRITES and target not in STREAMS else "reads"
 
 
@@ -61,17 +72,20 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
     if name is None:
         return "unknown"
     folder, slash, last = name.rpartition("/")
-    if slash and folder not in SYSTEM_FOLDERS:
-        # A program in the workspace: running it is work.
-        spec: Spec | None = {"class": "works"} if place.holds(name) else None
-    else:
-        spec = programs().get(last)
+    is_own = bool(slash) and folder not in SYSTEM_FOLDERS
+    spec: Spec | None = programs().get(last)
+    if is_own:
+        # Running a program of the workspace is work, also if it is a link, as in a virtual
+        # environment: the sandbox shows where it leads, or not.
+        spec = (spec or {"class": "works"}) if place.holds_program(name) else None
     if spec is None or may_set_risky(command):
         return "unknown"
     first = 1
     while "sub" in spec:
         first, spec = _subcommand(command, spec, first, place)
     kind = classify_arguments(command, script, place, spec, first)
+    if kind == "reads" and is_own:
+        return "works"
     if kind == "reads" and last == "git":
         # With `-C` or `cd`, git may run in a folder that is not checked here.
         tame = (
@@ -120,17 +134,16 @@ def find_blocked_word(
 
 
 def classify(
-    script: Script, folder: Path, workspace: Path, *, has_own_network: bool = False
+    script: Script, folder: Path, workspace: Path, sandbox: SandboxScope = NO_SANDBOX
 ) -> CommandClass:
     """Return the class of `script` when it runs in `folder`; both paths are real.
 
-    `has_own_network`: it reaches nothing but commands of its conversation at 127.0.0.1.
     "reads" only reads the workspace. "works" builds, tests and edits inside it; it may run code of
     the workspace, so it needs a sandbox. "unknown" is everything else.
     """
     if script.opaque_reason:
         return "unknown"
-    place = place_of(script, folder, workspace, has_own_network=has_own_network)
+    place = place_of(script, folder, workspace, sandbox)
     if place is None:
         return "unknown"
     kinds = [classify_command(command, script, place) for command in script.commands]

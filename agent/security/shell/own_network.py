@@ -1,10 +1,11 @@
 """Addresses in the network that the commands of a conversation share with nobody else."""
 
 import string
+from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-_SCHEMES = ("http", "https")
+_PORTS = {"http": 80, "https": 443}
 # Characters that every reader of URLs understands alike; curl expands brackets and braces.
 _PLAIN = frozenset(string.ascii_letters + string.digits + "-._~:/?#&=+,;!%*()'$")
 
@@ -20,14 +21,22 @@ def is_own_host(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def is_own_address(word: str) -> bool:
-    """Return whether an argument is an http address in the command's own network."""
+def is_own_address(word: str, service_ports: Collection[int] = ()) -> bool:
+    """Return whether an argument is an http address in the command's own network.
+
+    At the `service_ports`, services outside of it answer.
+    """
     if word[:1] == "-" or not set(word.replace("//[::1]", "//localhost")) <= _PLAIN:
         return False
     url = word if "://" in word else f"http://{word}"
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises for an invalid port
+        port = parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
         return False
-    return parts.scheme in _SCHEMES and parts.hostname is not None and is_own_host(parts.hostname)
+    return (
+        parts.scheme in _PORTS
+        and port not in service_ports
+        and parts.hostname is not None
+        and is_own_host(parts.hostname)
+    )

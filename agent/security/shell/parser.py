@@ -21,12 +21,13 @@ from agent.security.shell.ast import (
     text_of,
 )
 from agent.security.shell.grammar import MAX_CHARS, ParsingBudget, syntax_tree, unreadable
+from agent.security.shell.heredocs import reorder
 from agent.security.shell.program_table import variables
 from agent.security.shell.words import unquote_word
 from agent.security.shell.wrappers import unwrap
 
 if TYPE_CHECKING:
-    from agent.security.grammars.parser_process import SyntaxNode
+    from agent.security.grammars.parser_process import SyntaxNode, SyntaxTree
 
 
 MAX_NESTING = 50
@@ -99,7 +100,7 @@ class ScriptVisitor:
         self._connected: list[SyntaxNode] = []
         self._source = text.encode()
         self.sets.update(STORES_DESCRIPTOR.findall(text.replace("\\\n", "")))
-        tree = syntax_tree(self._source, budget)
+        tree = self._parse(budget)
         if tree is None:
             self.opaque = "it could not be parsed"
             return
@@ -117,6 +118,17 @@ class ScriptVisitor:
             pipelines = self._connect(node)
             if node is root:
                 self.pipelines = pipelines
+
+    def _parse(self, budget: ParsingBudget) -> "SyntaxTree | None":
+        tree = syntax_tree(self._source, budget)
+        if tree is not None and not tree.has_error:
+            return tree
+        reordered = reorder(self._source)
+        again = None if reordered is None else syntax_tree(reordered.source, budget)
+        if reordered is None or again is None or not reordered.is_confirmed(again):
+            return tree
+        self._source = reordered.source
+        return again
 
     def _walk(self, root: "SyntaxNode") -> None:
         stack = [(root, 0)]
@@ -183,8 +195,9 @@ class ScriptVisitor:
                 gap = self._source[at:start]
                 if gap != b" " or kind in TIGHT:
                     gap = gap.replace(b"\\\n", b"")
-                    if DASH.fullmatch(gap) and _hides_dash(node, child):
-                        self._dashed.add(node)
+                    command = _command_before(node, child) if DASH.fullmatch(gap) else None
+                    if command is not None:
+                        self._dashed.add(command)
                     elif not gap.isspace() or kind in TIGHT or (kind in LINES and b"\n" in gap):
                         self._doubt("part of it could not be read")
             at = child.end_byte
@@ -216,7 +229,7 @@ class ScriptVisitor:
         """Record a command; `statement` is the node that includes its redirections."""
         whole = statement or node
         text = text_of(whole) if whole else ""
-        has_dash = whole in self._dashed
+        has_dash = node in self._dashed
         command = command_from_node(node, redirections, text, has_dash=has_dash)
         if node is not None and whole is not None:
             self._number_of[whole] = len(self.commands)
@@ -389,10 +402,18 @@ class ScriptVisitor:
         self.scripts.append(re.sub(r"\\([`$\\\"])", r"\1", inner))
 
 
-def _hides_dash(node: "SyntaxNode", child: "SyntaxNode") -> bool:
-    """Return whether the grammar skips an argument `-` in front of `child`, a heredoc."""
+def _command_before(node: "SyntaxNode", child: "SyntaxNode") -> "SyntaxNode | None":
+    """Return the command of which `child` is the first redirection.
+
+    The grammar skips an argument `-` in front of it.
+    """
     is_first = node.type == "redirected_statement" and child in node.children[1:2]
-    return is_first and [node.children[0].type, child.type] == ["command", "heredoc_redirect"]
+    if not is_first or child.type not in REDIRECTS:
+        return None
+    body = node.children[0]
+    while body.type in ("list", "pipeline"):
+        body = body.children[-1]
+    return body if body.type == "command" else None
 
 
 __all__ = ["Command", "Redirect", "Script", "parse_script"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.records import frozen
 from agent.security.files.private_places import PRIVATE_NAMES
-from agent.security.shell.ast import Script
+from agent.security.shell.ast import Redirect, Script
 from agent.security.shell.words import GLOB
 
 STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
@@ -21,16 +21,30 @@ LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
 
 
 @frozen
-class PathScope:
-    """Real workspace `root` and the real `folders` in which a script's commands may run.
+class SandboxScope:
+    """What the commands of a conversation have for themselves in their sandbox.
 
-    `has_own_network`: only commands of the conversation can be reached at 127.0.0.1.
+    `has_own_network`: at 127.0.0.1 they reach only each other and, at the `service_ports`, local
+    services. `temporary` is the path of their folder of temporary files, which no other program
+    uses; None without one.
     """
+
+    has_own_network: bool = False
+    service_ports: frozenset[int] = frozenset()
+    temporary: str | None = None
+
+
+NO_SANDBOX = SandboxScope()
+
+
+@frozen
+class PathScope:
+    """Real workspace `root` and the real `folders` in which a script's commands may run."""
 
     root: str
     folders: tuple[str, ...]
     moves: bool = False
-    has_own_network: bool = False
+    sandbox: SandboxScope = NO_SANDBOX
 
     def holds(self, word: str) -> bool:
         """Return whether every path that the argument `word` can name is inside the workspace."""
@@ -43,15 +57,35 @@ class PathScope:
             return False
         return not JOINTS.search(word) or all(map(self._inside, JOINTS.split(word)[1:]))
 
+    def holds_program(self, path: str) -> bool:
+        """Return whether a program's file, or the link to it, is inside the workspace."""
+        folder, _, name = path.rpartition("/")
+        return name.casefold() not in {"", ".", "..", *PRIVATE_NAMES} and self._inside(f"{folder}/")
+
     def _inside(self, path: str) -> bool:
         if not path:
             return True
         if path[0] == "~" or "\0" in path or (self.moves and ".." in path.split("/")):
             return False
+        if self._is_temporary(path):
+            return True
         try:
             return all(self._stays(folder, path) for folder in self.folders)
         except OSError:
             return False
+
+    def _is_temporary(self, path: str) -> bool:
+        """Return whether the path is in the conversation's own folder of temporary files.
+
+        Links in it lead to what the sandbox shows, so they are not resolved.
+        """
+        place = self.sandbox.temporary
+        if place is None or not (path == place or path.startswith(f"{place}/")):
+            return False
+        if path == self.root or path.startswith(f"{self.root}/"):
+            return False
+        parts = path.casefold().split("/")
+        return ".." not in parts and PRIVATE_NAMES.isdisjoint(parts)
 
     def _stays(self, folder: str, path: str) -> bool:
         """Return whether `path`, relative to `folder`, stays inside.
@@ -84,7 +118,7 @@ class PathScope:
 
 
 def place_of(
-    script: Script, folder: Path, workspace: Path, *, has_own_network: bool = False
+    script: Script, folder: Path, workspace: Path, sandbox: SandboxScope = NO_SANDBOX
 ) -> PathScope | None:
     """Return the scope in which `script` runs, or None if it is unknown or outside."""
     root = str(workspace)
@@ -97,9 +131,22 @@ def place_of(
         folders += [os.path.realpath(os.path.join(start, target)) for start in folders]
         if len(folders) > FOLDERS_LIMIT:
             return None
-    place = PathScope(root, tuple(dict.fromkeys(folders)), bool(moves), has_own_network)
+    place = PathScope(root, tuple(dict.fromkeys(folders)), bool(moves), sandbox)
     inside = all(each == root or each.startswith(root + "/") for each in place.folders)
     return place if inside else None
+
+
+def redirect_targets(redirect: Redirect, script: Script) -> tuple[str, ...] | None:
+    """Return the files of a redirection, several for a loop variable; None if they are computed.
+
+    The files of a pattern are only known for reading.
+    """
+    if redirect.target is not None:
+        return (redirect.target,)
+    values = loop_values(redirect.source, script)
+    if values is None or (redirect.op != "<" and any(map(GLOB.search, values))):
+        return None
+    return values
 
 
 def loop_values(word: str, script: Script) -> tuple[str, ...] | None:

@@ -117,6 +117,7 @@ class _Arguments:
             name, glued, value = word.partition("=")
             if name not in allowed:
                 self._kind = "unknown"
+            self._needed -= {name}
             if name in texts:
                 self._check_value(name, value if glued else following)
                 return 1 if glued else 2
@@ -137,11 +138,16 @@ class _Arguments:
             self._added_words(index)
             return
         if "addresses" in spec:
-            if word is None or not self._place.has_own_network or not is_own_address(word):
+            sandbox = self._place.sandbox
+            if word is None or not (
+                sandbox.has_own_network and is_own_address(word, sandbox.service_ports)
+            ):
                 self._kind = "unknown"
             return
         if "pattern" in spec and (index < self._texts or "text_args" not in spec):
             self._check_pattern(word, spec["pattern"])
+        if word in spec.get("serves", ()) and not self._place.sandbox.has_own_network:
+            self._kind = "unknown"
         if word in spec.get("forbid_args", ()) or index >= spec.get("max_args", NO_LIMIT):
             self._kind = "unknown"
         elif "only" in spec and word not in spec["only"]:

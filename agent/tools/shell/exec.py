@@ -181,7 +181,7 @@ class Exec:
             requested = {}
         line = replace(line, read_only=self._commands.is_read_only(line))
         deletion = None if line.is_frozen else await asyncio.to_thread(self._deletion, line)
-        has_own_network = await asyncio.to_thread(self._commands.has_own_network, line)
+        sandbox_scope = await asyncio.to_thread(self._commands.sandbox_scope, line)
         network = self._commands.unsettled_hosts(line)
         return EffectPlan(
             command=line.command,
@@ -191,7 +191,7 @@ class Exec:
             outside_reason=line.outside_reason,
             network=network,
             services=tuple(service for name in network if (service := requested[name]) is not None),
-            has_own_network=has_own_network,
+            sandbox_scope=sandbox_scope,
             deletion=deletion,
         )
 

@@ -45,6 +45,7 @@ from agent.security.shell.classifier import only_reads
 from agent.security.shell.command_prefix import prefixes_of
 from agent.security.shell.deletions import deletion_targets, may_delete
 from agent.security.shell.parser import parse_script
+from agent.security.shell.path_scope import NO_SANDBOX, SandboxScope
 from agent.security.shell.script_contents import script_contents
 from agent.security.taint.command_marks import TaintingCommand, WriteClock
 from agent.security.taint.file_marks import mark_tainted
@@ -646,14 +647,18 @@ class SandboxedCommands:
                 log.warning("%s; each command has its own network", exc)
         return self._spaces.network(session)
 
-    def has_own_network(self, line: CommandLine) -> bool:
-        """Return whether the command is in a network of the conversation's background commands.
-
-        Nothing else can be reached at 127.0.0.1 there. May block.
-        """
-        if not self.holds(line) or split_services(self.hosts(line))[1]:
-            return False
-        return self._spaces.network(line.call.session) is not None
+    def sandbox_scope(self, line: CommandLine) -> SandboxScope:
+        """Return what the commands of the conversation have for themselves. May block."""
+        if not self.holds(line):
+            return NO_SANDBOX
+        services = split_services(self.hosts(line))[1]
+        files = self.shared_files(line.call)
+        temporary = None if files is None else files.temporary()
+        return SandboxScope(
+            has_own_network=isinstance(self._sandbox, SharesNetwork),
+            service_ports=frozenset(service.port for service in services if service.port),
+            temporary=None if temporary is None else str(temporary.command_path),
+        )
 
     def shares_network(self, session: str) -> bool:
         """Return whether the session's commands reach each other at 127.0.0.1. May block."""

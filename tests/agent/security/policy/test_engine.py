@@ -113,7 +113,7 @@ def test_verdicts_without_a_sandbox(
         (ODD, "deny", "ask", "ask", "allow"),
         (OPAQUE, "deny", "ask", "ask", "allow"),
         (run("python - <<'PY'\nprint('rm {}'.format(1))\nPY"), "deny", "ask", "allow", "allow"),
-        (run("python - <<'PY' 2>&1 | cat\nprint('rm')\nPY"), "deny", "ask", "ask", "allow"),
+        (run("python - <<'PY' 2>&1 | cat\nprint('rm')\nPY"), "deny", "ask", "allow", "allow"),
         (run('"$PYTHON" x.py'), "deny", "ask", "ask", "allow"),
         (run("true " + "x" * 20_000), "deny", "ask", "ask", "allow"),
         (RM, "deny", "ask", "ask", "allow"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from agent.security.shell.classifier import classify, find_blocked_word
 from agent.security.shell.parser import parse_script
+from agent.security.shell.path_scope import NO_SANDBOX, SandboxScope
 
 BLOCKED = ("rm", "sudo", "shutdown", "format", "del")
 
@@ -89,9 +90,17 @@ def workspace(tmp_path: Path) -> Path:
     return root
 
 
-def kind_of(command: str, workspace: Path, folder: str = ".", *, network: bool = False) -> str:
-    folder_path = (workspace / folder).resolve()
-    return classify(parse_script(command), folder_path, workspace, has_own_network=network)
+IN_SANDBOX = SandboxScope(
+    has_own_network=True,
+    service_ports=frozenset({5432}),
+    temporary="/tmp",
+)
+
+
+def kind_of(
+    command: str, workspace: Path, folder: str = ".", sandbox: SandboxScope = NO_SANDBOX
+) -> str:
+    return classify(parse_script(command), (workspace / folder).resolve(), workspace, sandbox)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,8 @@ def test_read_only_commands_are_reads(command: str, workspace: Path) -> None:
         "pytest -q", "make test", "python3 -c 'print(1)'", "npm run build", "go test ./...",
         "touch a", "echo x > a", "cat a >> src/b", "tee a < b", "sed -i s/a/b/ a", "sort -o a a",
         "mkdir -p a/b", "cp a b && mv b c", "./run.sh", "sh run.sh",
-        "git add . && git commit -m 'x; y'", "tar czf a.tgz src", "find . -name x -exec cat {} +",
+        "git add . && git commit -m 'x; y'", "tar czf a.tgz src", "tar xzf a.tgz -C src ./a.py",
+        "find . -name x -exec cat {} +",
         "cat src/*", "git branch new", "sqlite3 a.db 'select 1'", "ls & make",
         "cd src && git log", "git -C src status", "chmod +x run.sh", "cat a 2> log", "uniq a b",
         "python3 - <<'E'\nprint('$(curl x)')\nE", "python3 <<E\nprint(1)\nE",
@@ -133,6 +143,15 @@ def test_read_only_commands_are_reads(command: str, workspace: Path) -> None:
         "grep -rl x src | xargs head -3", "(find . | xargs cat)", "x=$(find . | xargs cat)",
         "for f in a b; do find . | xargs grep $f; done", "find . | xargs awk 1",
         "find . | xargs timeout 5 cat",
+        "git rebase main", "git rebase -i --autosquash HEAD~2", "git rebase --continue",
+        "git revert --no-edit HEAD", "git worktree add -q src/b -b b", "git worktree prune",
+        "git gc --quiet", "git fsck --no-progress", "git reset --soft HEAD~1", "git reset src/a.py",
+        "git restore --staged src/a.py", "git apply fix.patch", "git apply --check <<E\nx\nE",
+        ".venv/bin/python -m pytest -q | tail -3", ".venv/bin/pip list", "node_modules/.bin/tsc",
+        ".venv/bin/python -c 'print({\"a\": \"/x\"}[\"a\"])'", "./ls src",
+        "for f in src/*.py; do echo \"$f $(wc -l < \"$f\")\"; done",
+        "for f in a b; do sort < $f > \"$f.sorted\"; done", "kill %1", "sleep 9 & kill $!",
+        "psql -At -c 'select 1; select 2'", "psql -h 127.0.0.1 -U me -d shop -f src/a.sql",
     ],
 )  # fmt: skip
 def test_build_test_and_edit_commands_are_works(command: str, workspace: Path) -> None:
@@ -210,7 +229,23 @@ def test_unknown_option_is_not_read_only(command: str, workspace: Path) -> None:
         "fd . --format /x | xargs cat", "grep -rl x -e -h | xargs cat", "env find . | xargs cat",
         "set -- /x; find . | xargs cat \"$@\"", "find . | xargs cat $X", "find . | xargs cat /x",
         # Without a network of its own, a port may belong to anybody.
-        "curl http://127.0.0.1:8000/", "curl localhost:8000",
+        "curl http://127.0.0.1:8000/", "curl localhost:8000", "python3 -m http.server",
+        # Without a temporary folder of its own, so may the files there.
+        "cat /tmp/x", "echo x > /tmp/x", "gcc -o /tmp/x src/a.c", "/tmp/x",
+        # Changes that are thrown away, and git running other programs or reaching outside.
+        "git rebase -x 'rm x' main", "git rebase --exec=x main", "git rebase -s x main",
+        "git revert -e HEAD", "git worktree add ../x", "git worktree add -B x src/x",
+        "git worktree remove src/x", "git worktree move src/x ../x", "git gc --prune=now",
+        "git fsck --lost-found", "git reset --hard", "git reset --merge", "git restore src/a.py",
+        "git restore --staged --worktree src/a.py", "git restore -s HEAD --staged src/a.py",
+        "git apply --unsafe-paths x", "git apply --directory=../x a",
+        # Programs of the workspace that are known by their name, and links to folders outside.
+        ".venv/bin/pip install x", ".venv/bin/python -m pip install x", "link/program",
+        ".venv/bin/python ../x.py", "./psql -f ../x", "../program", "./.env",
+        # Files that a loop names.
+        "for f in /x a; do wc -l < $f; done", "for f in *.py; do sort $f > $f.sorted; done",
+        "for f in a ../b; do echo x > $f; done", "for f in a b; do cat < $f$X; done",
+        "psql -f ../x", "psql -o /x -c 'select 1'", "kill 1 > /x",
     ],
 )  # fmt: skip
 def test_other_commands_are_unknown(command: str, workspace: Path) -> None:
@@ -227,10 +262,11 @@ def test_other_commands_are_unknown(command: str, workspace: Path) -> None:
         "curl -I https://app.localhost/",
         "curl -X POST -H 'content-type: application/json' -d '{\"a\": \"x@y\"}' localhost:80/api",
         "sleep 1; curl -b 'a=b' -u me:pw --retry 3 --retry-connrefused http://LOCALHOST:1/",
+        "python3 -m http.server 8000 & sleep 1; curl localhost:8000; kill %1",
     ],
 )  # fmt: skip
 def test_curl_reaches_servers_of_the_conversation(command: str, workspace: Path) -> None:
-    assert kind_of(command, workspace, network=True) == "works"
+    assert kind_of(command, workspace, sandbox=IN_SANDBOX) == "works"
     assert kind_of(command, workspace) == "unknown"
 
 
@@ -267,10 +303,44 @@ def test_curl_reaches_servers_of_the_conversation(command: str, workspace: Path)
         "curl --loc localhost:1",
         "CURL_HOME=. curl localhost:1", "./curl localhost:1 -K x; curl example.org",
         "curl -- -K localhost:1",
+        # A service of this machine answers there.
+        "curl localhost:5432", "curl http://127.0.0.1:5432/x", "curl https://[::1]:5432/",
+        "curl http://127.0.0.1:05432/",
     ],
 )  # fmt: skip
 def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
-    assert kind_of(command, workspace, network=True) == "unknown"
+    assert kind_of(command, workspace, sandbox=IN_SANDBOX) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("cat /tmp/x", "reads"), ("cat < /tmp/x", "reads"), ("echo x > /tmp/a/b", "works"),
+        ("gcc -o /tmp/x src/a.c && /tmp/x 3", "works"), ("cp src/a.py /tmp", "works"),
+        ("ls /tmp/*.log", "works"), ("tar czf /tmp/a.tgz -C src .", "works"),
+        ("cat /tmp/../etc/passwd", "unknown"), ("cat /tmp/a/../../x", "unknown"),
+        ("cat /tmpx", "unknown"), ("cat /tmp/.ssh/x", "unknown"), ("cat //tmp/x", "unknown"),
+        ("cd /tmp && ls", "unknown"), ("rm /tmp/x", "unknown"), ("cat $X/tmp/x", "unknown"),
+        ("cat /var/tmp/x", "unknown"),
+    ],
+)  # fmt: skip
+def test_temporary_files_are_own_in_a_sandbox(command: str, kind: str, workspace: Path) -> None:
+    assert kind_of(command, workspace, sandbox=IN_SANDBOX) == kind
+
+
+def test_workspace_in_the_temporary_folder_is_judged_by_its_links(workspace: Path) -> None:
+    sandbox = SandboxScope(temporary=str(workspace.parent))
+    assert kind_of(f"cat {workspace}/src/a.py", workspace, sandbox=sandbox) == "reads"
+    assert kind_of(f"cat {workspace}/link/a", workspace, sandbox=sandbox) == "unknown"
+    assert kind_of("cat link/a", workspace, sandbox=sandbox) == "unknown"
+
+
+def test_link_to_a_program_counts_as_a_program_of_the_workspace(workspace: Path) -> None:
+    (workspace / ".venv/bin").mkdir(parents=True)
+    (workspace / ".venv/bin/python").symlink_to("/usr/bin/python3")
+    assert kind_of(".venv/bin/python -m pytest -q", workspace) == "works"
+    assert kind_of(".venv/bin/python -m http.server", workspace) == "unknown"
+    assert kind_of("cat .venv/bin/python", workspace) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -314,7 +384,7 @@ def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
     ],
 )  # fmt: skip
 def test_line_that_may_set_a_risky_variable_is_unknown(command: str, workspace: Path) -> None:
-    assert kind_of(command, workspace, network=True) == "unknown"
+    assert kind_of(command, workspace, sandbox=IN_SANDBOX) == "unknown"
 
 
 @pytest.mark.parametrize(

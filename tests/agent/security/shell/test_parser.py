@@ -103,6 +103,43 @@ def test_redirections_belong_to_their_command() -> None:
     assert (group.argv, group.redirects, inner.argv) == ((), (Redirect(">>", None),), ("b",))
 
 
+@pytest.mark.parametrize(
+    ("command", "target"),
+    [
+        ("a - <<'E' 2>&1 | b -5\ntext\nE", "1"),
+        ("a - <<'E' 2>/dev/null | b -5\ntext\nE", "/dev/null"),
+        ("c && a - <<-\"E\" > f.txt | b -5\n\ttext\n\tE", "f.txt"),
+        ("a - 2>&1 <<E | b -5\ntext\nE", "1"),
+        ("c | a -  <<E 2>&1 >> f | b -5 && d\ntext\nE", "1"),
+        ("a - <<E 2> f | b -5\ntext\nE\n", "f"),
+        (f"a - <<'E' 2>&1 | b -5\n{'text ' * 99}\nE", "1"),
+    ],
+)  # fmt: skip
+def test_pipe_after_a_heredoc_is_a_pipe(command: str, target: str) -> None:
+    script = parse_script(command)
+    assert script.opaque_reason is None
+    assert ("a", "-") in argvs(command)
+    assert ("b", "-5") in argvs(command)
+    redirects = [redirect for each in script.commands for redirect in each.redirects]
+    assert target in [redirect.target for redirect in redirects]
+    assert [redirect.op for redirect in redirects].count("<<") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # The number belongs to the heredoc, the digit to the word, or the text is quoted.
+        "a 3<<'E' 2>&1 | b\nx\nE", "a f<<'E' 2>&1 | b\nx\nE",
+        "a ' <<E 2>&1 | ' <<'E' 2>&1 | b\nx\nE", "a <<'E' 2>&1 | b # <<X 2>&1 | x\nx\nE",
+        "a <<'E' 2>&1 | b\nx <<F 2>&1 | c\nE",
+        # In a shell without `&>`, this is a list.
+        "a <<'E' &> f | b\nx\nE", "a <<'E' 2>&$X | b\nx\nE", "a <<'E' 2>&1 x | b\nx\nE",
+    ],
+)  # fmt: skip
+def test_other_order_after_a_heredoc_is_opaque(command: str) -> None:
+    assert parse_script(command).opaque_reason
+
+
 def test_file_read_by_a_substitution_is_found() -> None:
     redirects = [r for each in parse_script("echo $(< f)").commands for r in each.redirects]
     assert redirects == [Redirect("<", "f")]
