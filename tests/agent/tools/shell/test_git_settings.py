@@ -78,7 +78,64 @@ async def test_settings_that_name_programs_are_left_out(
     ]
     for name in ("editor", "fsmonitor", "hookspath", "alias", "gpgsign", "include", "template"):
         assert name not in shown
-    assert "canary" not in await run_exec(box, call, "cat /etc/kore-git/*")
+    assert "canary" not in await run_exec(box, call, "cat /etc/kore-git/config")
+
+
+@pytest.mark.parametrize("is_default", [True, False])
+async def test_ignored_files_of_the_person_are_ignored(
+    box: Bubblewrap, call: CallContext, person: Path, *, is_default: bool
+) -> None:
+    file = person / (".config/git/ignore" if is_default else "key")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("*.swp\n.idea/\n")
+    if is_default:
+        (person / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
+    line = "git init -q && touch a a.swp && git add -A && git ls-files && git status --porcelain"
+    assert await run_exec(box, call, line) == "a\nA  a\n[exit code 0]"
+
+
+def refused_excludes(person: Path, case: str) -> None:
+    """Change the settings so that a command could have chosen the file of excludes."""
+    main, key, other = person / ".gitconfig", person / "key", person / "other"
+    match case:
+        case "included":
+            main.write_text("[include]\n\tpath = ~/more\n")
+            (person / "more").write_text("[core]\n\texcludesFile = ~/key\n")
+        case "linked settings":
+            main.rename(person / "dotfile")
+            main.symlink_to("dotfile")
+        case "linked file":
+            key.rename(other)
+            key.symlink_to(other)
+        case "linked folder":
+            other.mkdir()
+            key.rename(other / "key")
+            (person / "folder").symlink_to(other)
+            main.write_text("[core]\n\texcludesFile = ~/folder/key\n")
+        case "pipe":
+            key.unlink()
+            os.mkfifo(key)
+        case "large":
+            key.write_text("canary\n" * 10_000)
+        case "relative":
+            main.write_text("[core]\n\texcludesFile = key\n")
+        case "default linked":
+            main.write_text("")
+            (person / ".config/git").mkdir(parents=True)
+            (person / ".config/git/ignore").symlink_to(key)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("included", "linked settings", "linked file", "linked folder"),
+        *("pipe", "large", "relative", "default linked"),
+    ],
+)
+def test_excludes_that_a_command_may_have_chosen_are_not_shown(person: Path, case: str) -> None:
+    assert read_git_defaults(None).excludes == b"canary\n"
+    refused_excludes(person, case)
+    assert read_git_defaults(None).excludes == b""
 
 
 async def test_repositorys_settings_take_precedence(
