@@ -13,6 +13,7 @@ from agent.security.files.git_layout import (
     TooManyFolders,
     find_outer_store,
     module_stores,
+    pointed_at,
     points_to_worktree,
     worktree_entries,
 )
@@ -199,12 +200,25 @@ def _outer_store(settings: ToolSettings, call: CallContext) -> StoreMount | None
         read_only += _existing(store.common, ("HEAD", "index"))
         read_only += _existing(store.own, WORKTREE_FILES | {"modules"})
         writable.append(store.own)
-        read_only += [entry for entry in worktree_entries(store.common) if entry != store.own]
+        for entry in worktree_entries(store.common):
+            if _is_of_worktree_in(entry, call.workspace):
+                # As in a main checkout: git removes these files with the worktree.
+                read_only += _existing(entry, WORKTREE_FILES if "untrusted" in call.taint else ())
+            elif entry != store.own:
+                read_only.append(entry)
     return StoreMount(
         FolderIdentity.of(store.common),
         tuple(read_only),
         tuple(path for path in writable if path.is_dir() and not path.is_symlink()),
     )
+
+
+def _is_of_worktree_in(entry: Path, workspace: Path) -> bool:
+    """Return whether a folder has the state of a worktree inside the workspace."""
+    try:
+        return workspace in pointed_at(entry / "gitdir").parent.parents
+    except (OSError, ValueError):
+        return False
 
 
 def find_git_stores(root: Path) -> tuple[Path, ...]:

@@ -191,6 +191,66 @@ async def test_git_works_in_a_worktree_whose_store_lies_elsewhere(
     ]
 
 
+async def test_worktrees_inside_a_worktree_work_from_add_to_remove(
+    box: Bubblewrap, in_worktree: CallContext
+) -> None:
+    main = in_worktree.workspace.parent / "main"
+    for line in (
+        "git worktree add -q -b hotfix trees/hotfix",
+        f"cd trees/hotfix && {COMMIT} x --allow-empty",
+        f"cd trees/hotfix && {COMMIT} y --allow-empty && git reset -q --hard HEAD~1",
+        "git gc -q && git worktree list",
+        "git worktree move trees/hotfix trees/moved && git worktree remove trees/moved",
+        "git worktree add -q -b gone gone && rm -rf gone",
+        "git worktree prune && git gc -q",
+    ):
+        shown = await run_exec(box, in_worktree, line)
+        assert shown.endswith("[exit code 0]"), (line, shown)
+    assert git(main, "log", "-1", "--format=%s", "hotfix") == "x\n"
+    assert git(main, "worktree", "list").count("\n") == 2
+
+
+async def test_tainted_conversation_plants_nothing_in_worktrees_of_an_outer_store(
+    box: Bubblewrap, in_worktree: CallContext
+) -> None:
+    store = in_worktree.workspace.parent / "main/.git"
+    git(in_worktree.workspace, "config", "extensions.worktreeConfig", "true")
+    git(in_worktree.workspace, "worktree", "add", "-q", "-b", "inner", "inner")
+    exposed = replace(in_worktree, taint=frozenset({"untrusted"}))
+    entry = store / "worktrees/inner"
+    before = {name: (entry / name).read_bytes() for name in ("gitdir", "commondir")}
+    for attempt in (
+        f"printf '[core]\\n\\tfsmonitor = touch ran\\n' >{entry}/config.worktree",
+        f"echo /tmp >{entry}/commondir; rm -f {entry}/gitdir; mv {entry} {entry}.old",
+    ):
+        await run_exec(box, exposed, attempt)
+        assert not (entry / "config.worktree").exists(), attempt
+        assert {name: (entry / name).read_bytes() for name in before} == before, attempt
+    git(in_worktree.workspace / "inner", "status")
+    assert not list(in_worktree.workspace.rglob("ran"))
+
+
+@pytest.mark.parametrize("layout", [".bare", "repository.git", ".git"])
+async def test_worktrees_of_a_bare_repository_work(
+    box: Bubblewrap, call: CallContext, repository: Path, tmp_path: Path, layout: str
+) -> None:
+    top = tmp_path / "project"
+    top.mkdir()
+    git(top, "clone", "-q", "--bare", str(repository), layout)
+    if layout == ".bare":
+        (top / ".git").write_text("gitdir: ./.bare\n")
+    git(top / layout, "worktree", "add", "-q", str(top / "main"), "main")
+    git(top / layout, "worktree", "add", "-q", "-b", "other", str(top / "other"))
+    inside = replace(call, environment=replace(call.environment, workspace=top / "main"))
+    for line in (
+        f"echo x >a && git add a && {COMMIT} second && git stash list && git checkout -qb topic",
+        f"{COMMIT} third --allow-empty && git rebase -q main && git worktree list",
+    ):
+        shown = await run_exec(box, inside, line)
+        assert shown.endswith("[exit code 0]"), (line, shown)
+    assert git(top / layout, "log", "--format=%s", "topic").split() == ["third", "second", "first"]
+
+
 async def test_only_the_needed_parts_of_an_outer_store_can_be_changed(
     box: Bubblewrap, in_worktree: CallContext
 ) -> None:
