@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field
 from functools import cache
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from agent.security.sandbox.base import SandboxCommand
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 
 # With a merged /usr, the other folders are links into it.
-PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
+PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/var/lib/gems")
 CONFIGURATION = (
     "/etc/alternatives",
     "/etc/ca-certificates.conf",
@@ -226,10 +227,17 @@ def find_toolchains(home: Path, closed: Path | None = None) -> Toolchains:
         if existing_caches:
             value_by_name = entry.get("cache_variables", {})
             cache_variables |= {
-                name: value.replace("~", str(real_home)) for name, value in value_by_name.items()
+                name: _expanded(value, real_home) for name, value in value_by_name.items()
             }
     folders += _linked_programs(home / ".local/bin", (*folders, *caches))
     return Toolchains(tuple(folders), variables, tuple(caches), cache_variables)
+
+
+def _expanded(value: str, home: Path) -> str:
+    """Return a value with the home folder for ~ and the existing folders for a pattern."""
+    entries = value.replace("~", str(home)).split(":")
+    expanded = [sorted(glob(entry)) if "*" in entry else [entry] for entry in entries]
+    return ":".join(entry for each in expanded for entry in each)
 
 
 def _overlap(first: Path, second: Path) -> bool:

@@ -96,6 +96,29 @@ async def test_go_test_uses_downloaded_modules(home: Path, workspace: Path) -> N
     assert "ok  \texample.org/x" in text
 
 
+GEM = """Gem::Specification.new do |gem|
+  gem.name, gem.version, gem.summary, gem.authors = "greet", "1.0.0", "A greeting", ["Ada"]
+  gem.files = ["lib/greet.rb"]
+end
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/bundle"), reason="bundler is not installed")
+@pytest.mark.parametrize("place", [".gem/ruby/3.1.0", ".local/share/gem/ruby/3.1.0"])
+async def test_bundler_uses_installed_gems(home: Path, workspace: Path, place: str) -> None:
+    gems = home / place
+    (gems / "gems/greet-1.0.0/lib").mkdir(parents=True)
+    (gems / "gems/greet-1.0.0/lib/greet.rb").write_text('HELLO = "hello"\n')
+    (gems / "specifications").mkdir()
+    (gems / "specifications/greet-1.0.0.gemspec").write_text(GEM)
+    (gems.parents[1] / "credentials").write_text("canary\n")
+    (workspace / "Gemfile").write_text('gem "greet"\ngem "rake"\n')
+    line = "bundle exec ruby -e 'require \"greet\"; puts HELLO'; bundle exec rake --version"
+    text = await output_of(box_with(home), f"{line}; cat {gems.parents[1]}/credentials", workspace)
+    assert text.startswith("hello\nrake, version"), text
+    assert "canary" not in text
+
+
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
     """Serve a registry with the crate `greet`."""
