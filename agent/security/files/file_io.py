@@ -15,7 +15,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Literal, TypeVar
@@ -26,7 +26,12 @@ from agent.records import frozen
 from agent.security.files.paths import folded_path
 from agent.security.files.quarantine import quarantine_created
 from agent.security.files.reading_rights import ReadingRights
-from agent.security.files.safe_open import LISTED, open_folder_beneath, refuse_kernel_view
+from agent.security.files.safe_open import (
+    LISTED,
+    creating_as_owner,
+    open_folder_beneath,
+    refuse_kernel_view,
+)
 
 T = TypeVar("T")
 
@@ -150,7 +155,8 @@ def write_atomic(
     """Write `data` to a new file that replaces `path`, or change nothing.
 
     Creates missing parent folders. An existing file keeps its owner, and its mode unless `mode` is
-    given. `prepare` receives the descriptor of the new, empty file before the rename. Raises
+    given; a new one without a `mode` belongs to the owner of its folder if Kore runs as root.
+    `prepare` receives the descriptor of the new, empty file before the rename. Raises
     ToolError.
     """
     quarantine_created(path)
@@ -158,8 +164,10 @@ def write_atomic(
         old = _regular(path.name, folder)
         name = f".{secrets.token_hex(8)}.kore-new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
-        first = 0o666 if old is None and mode is None else 0o600
-        fd = os.open(name, flags, first, dir_fd=folder)
+        is_ordinary = old is None and mode is None
+        first = 0o666 if is_ordinary else 0o600
+        with creating_as_owner(folder) if is_ordinary else nullcontext():
+            fd = os.open(name, flags, first, dir_fd=folder)
         try:
             with open(fd, "wb") as file:
                 if prepare is not None:
@@ -186,9 +194,11 @@ def append(path: Path, data: bytes, prepare: Callable[[int], None] | None = None
     """
     quarantine_created(path)
     with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
-        _regular(path.name, folder)
+        old = _regular(path.name, folder)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        with open(_open_plain_file(path.name, folder, flags), "ab") as file:
+        with creating_as_owner(folder) if old is None else nullcontext():
+            descriptor = _open_plain_file(path.name, folder, flags)
+        with open(descriptor, "ab") as file:
             if os.fstat(file.fileno()).st_nlink > 1:
                 raise ToolError(
                     f"{path} has several names (hard links) that would all change; "

@@ -62,7 +62,7 @@ def open_subfolder(name: str, folder: int, *, create: bool = False, flags: int =
     Raises OSError.
     """
     if create:
-        with suppress(FileExistsError):
+        with suppress(FileExistsError), creating_as_owner(folder):
             os.mkdir(name, dir_fd=folder)
     fd = os.open(name, flags, dir_fd=folder)
     try:
@@ -71,6 +71,27 @@ def open_subfolder(name: str, folder: int, *, create: bool = False, flags: int =
         os.close(fd)
         raise
     return fd
+
+
+@contextmanager
+def creating_as_owner(folder: int) -> Iterator[None]:
+    """Create files in the open folder as its owner, if Kore runs as root.
+
+    Only this thread has the owner's rights to files in the block, and no others. Changing the owner
+    of a new file would be a race with the owner, who can put another one in its place.
+    """
+    owner = os.fstat(folder)
+    if sys.platform != "linux" or os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    libc.setfsgid(owner.st_gid)
+    libc.setfsuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        libc.setfsuid(0)
+        libc.setfsgid(os.getegid())
 
 
 def refuse_kernel_view(fd: int) -> None:

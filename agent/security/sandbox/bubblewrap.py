@@ -63,8 +63,8 @@ class Bubblewrap:
     read-only /proc of its own; no other process or file, and no network except its own or a shared
     one, in which the proxy listens.
 
-    If Kore runs as root, the command runs as another user, who owns the workspace in a mount
-    namespace created for it.
+    If Kore runs as root, the command runs as another user, who has the files of the workspace's
+    owner in a mount namespace created for it.
     """
 
     name: ClassVar[str] = "bwrap"
@@ -271,8 +271,12 @@ class Bubblewrap:
         become separate mounts, read-only or not.
         """
         sources = {path: _STAGE / f"own-{n}" for n, path in enumerate(opened_folders)}
+        owners = {
+            path: idmapped_mounts.Owner.of(descriptor)
+            for path, descriptor in opened_folders.items()
+        }
         mounts = [
-            idmapped_mounts.Mount(descriptor, sources[path])
+            idmapped_mounts.Mount(descriptor, sources[path], owner=owners[path])
             for path, descriptor in opened_folders.items()
         ]
         for number, (path, descriptor) in enumerate(read_only.items()):
@@ -296,7 +300,7 @@ class Bubblewrap:
                     if not stat.S_ISLNK(os.fstat(fd).st_mode):
                         root = _root_of(path, opened_folders)
                         place = sources[root] / path.relative_to(root)
-                        mounts.append(idmapped_mounts.Mount(fd, place, is_frozen))
+                        mounts.append(idmapped_mounts.Mount(fd, place, is_frozen, owners[root]))
                 space = stack.enter_context(idmapped_mounts.namespace(_STAGE, mounts))
         except OSError as exc:
             text = "no_mounts" if exc.errno in _NOT_ALLOWED else "unmapped"

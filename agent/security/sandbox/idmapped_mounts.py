@@ -1,7 +1,7 @@
-"""Mount namespaces in which root's folders belong to an unprivileged user.
+"""Mount namespaces in which folders of root, or of another owner, belong to an unprivileged user.
 
 See mount_setattr(2) and Documentation/filesystems/idmappings.rst. On disk everything still belongs
-to root: files that the process creates belong to root, and it may change root's files.
+to the owner: files that the process creates are the owner's, and it may change the owner's files.
 """
 
 import ctypes
@@ -48,6 +48,20 @@ class _Attributes(ctypes.Structure):
 
 
 @frozen
+class Owner:
+    """User and group on disk whose files belong to `USER` inside; by default root's."""
+
+    user: int = 0
+    group: int = 0
+
+    @classmethod
+    def of(cls, descriptor: int) -> "Owner":
+        """Return the owner of a folder; root if it cannot be mapped."""
+        info = os.fstat(descriptor)
+        return cls(info.st_uid, info.st_gid) if max(info.st_uid, info.st_gid) < USER else cls()
+
+
+@frozen
 class Mount:
     """A source to mount at `place`, which is in the stage or below another mount.
 
@@ -57,14 +71,15 @@ class Mount:
     source: Path | int
     place: Path
     read_only: bool = False
+    owner: Owner = Owner()
 
 
 @contextmanager
 def namespace(stage: Path, mounts: Sequence[Mount]) -> Iterator[Path]:
     """Create a mount namespace and yield its file; `stage` is a new file system with these mounts.
 
-    Sources of root belong to `USER` inside. A mount below another must come after it. Raises
-    `OSError` where the kernel or a file system does not support this.
+    Files of a mount's owner belong to `USER` inside. A mount below another must come after it.
+    Raises `OSError` where the kernel or a file system does not support this.
     """
     with ExitStack() as stack:
         trees = []
@@ -88,7 +103,7 @@ def _tree(mount: Mount) -> int:
     try:
         attributes = _Attributes(
             _MAPPED | _NO_SET_UID | _NO_DEVICES | (_READ_ONLY if mount.read_only else 0),
-            user_namespace=_map_root_to_user(),
+            user_namespace=_map_to_user(mount.owner),
         )
         size = ctypes.sizeof(attributes)
         flags = _EMPTY_PATH | _RECURSIVE
@@ -138,8 +153,11 @@ def _attach(stage: Path, mount: Mount, tree: int) -> None:
 
 
 @cache
-def _map_root_to_user() -> int:
-    """Return the user namespace that maps root to `USER` and keeps all other IDs; it stays open."""
+def _map_to_user(owner: Owner) -> int:
+    """Return the user namespace that maps the owner to `USER`; it stays open.
+
+    Root takes the place of another owner; all other IDs are kept.
+    """
     command = [sys.executable, "-I", "-S", "-c", _NAMESPACE]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     # Errors are discarded: it is killed together with Kore.
@@ -148,10 +166,20 @@ def _map_root_to_user() -> int:
         assert process.stdout is not None, "it was opened as a pipe"
         if process.stdout.read(1) != b".":
             raise OSError(1, "no user namespace")
-        lines = f"0 {USER} 1\n1 1 {USER - 1}\n{USER + 1} {USER + 1} {_IDS - USER - 1}\n"
-        for name in ("uid_map", "gid_map"):
+        for name, number in (("uid_map", owner.user), ("gid_map", owner.group)):
+            lines = "".join(f"{line}\n" for line in _map_lines(number))
             Path(f"/proc/{process.pid}/{name}").write_text(lines, encoding="ascii")
         return os.open(f"/proc/{process.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _map_lines(number: int) -> Iterator[str]:
+    """Yield the lines of an ID map: first ID on disk, first ID inside, and their count."""
+    if number:
+        yield f"0 {number} 1"
+    yield f"{number} {USER} 1"
+    for first, end in ((1, number), (number + 1, USER), (USER + 1, _IDS)):
+        if first < end:
+            yield f"{first} {first} {end - first}"
 
 
 def _call(function: "ctypes._NamedFuncPointer", *arguments: object) -> int:

@@ -1,6 +1,7 @@
 """Commands of `exec` in bubblewrap: abilities and limits."""
 
 import asyncio
+import itertools
 import os
 import shlex
 import shutil
@@ -15,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ToolError
+from agent.security.files.file_io import append, write_atomic
 from agent.security.sandbox.base import Limits, SandboxCommand
 from agent.security.sandbox.bubblewrap import Bubblewrap, features_of
+from agent.security.sandbox.idmapped_mounts import _map_lines
 from agent.security.sandbox.unprivileged_user import USER
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
@@ -156,6 +159,51 @@ async def test_command_of_root_is_unprivileged_but_can_change_the_workspace(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
+async def test_command_of_root_works_in_the_project_of_another_user(
+    bwrap: Bubblewrap, call: CallContext, workspace: Path
+) -> None:
+    (workspace / "in").write_text("given\n")
+    (workspace / "private").mkdir(mode=0o700)
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=workspace, check=True)
+    subprocess.run(["chown", "-R", "1234:4321", workspace], check=True)
+    # Root's own files in it stay out of reach.
+    (workspace / "of root").write_text("root\n")
+    (workspace / "secret").write_text("canary\n")
+    (workspace / "secret").chmod(0o600)
+    write_atomic(workspace / "new/from-a-tool", b"made\n")
+    append(workspace / "new/appended", b"made\n")
+    process = await run(
+        bwrap, call,
+        "echo more >>in; echo x >private/made; mkdir d; echo x >>new/from-a-tool; touch new/other;"
+        f"{' '.join(git)} commit -qam second && git log --format=%s; cat secret;"
+        "echo x >>'of root'; cat 'of root'; echo x >.git/hooks/pre-commit",
+    )  # fmt: skip
+    assert "second\nfirst\n" in process
+    assert "canary" not in process
+    assert (workspace / "of root").read_text() == "root\n"
+    assert not (workspace / ".git/hooks/pre-commit").exists()
+    for name in ("in", "private/made", "d", ".git/index", "new", "new/from-a-tool", "new/other"):
+        info = (workspace / name).stat()
+        assert (info.st_uid, info.st_gid) == (1234, 4321), name
+    assert (workspace / "new/appended").stat().st_uid == 1234
+    assert (workspace / "new/from-a-tool").read_text() == "made\nx\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
+@pytest.mark.parametrize("number", [0, 1, 1000, USER - 1])
+def test_id_maps_cover_every_id_once(number: int) -> None:
+    numbers = [tuple(map(int, line.split())) for line in _map_lines(number)]
+    assert (number, USER, 1) in numbers
+    for column in (0, 1):
+        ranges = sorted((line[column], line[column] + line[2]) for line in numbers)
+        assert all(first[1] <= second[0] for first, second in itertools.pairwise(ranges))
+    on_disk = sum(line[2] for line in numbers)
+    assert on_disk == 0xFFFFFFFF - 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
 async def test_additional_folder_of_root_is_readable(bwrap: Bubblewrap, call: CallContext) -> None:
     # Not below /tmp, where a command has a folder of its own.
     with tempfile.TemporaryDirectory(prefix="kore-further-", dir="/var/tmp") as name:
@@ -284,6 +332,7 @@ KORE = """
 import asyncio, shutil, sys
 from pathlib import Path
 from agent.security.sandbox.base import SandboxCommand
+from agent.security.sandbox.idmapped_mounts import _map_lines
 from agent.security.sandbox.unprivileged_user import USER
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.tools.shell.process_group import run
