@@ -57,7 +57,7 @@ from gateway.store.errors import StoreInUse
 from gateway.store.files.port import FileStoreError
 from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import preferences, usage
+from gateway.store.repositories import goals, preferences, usage
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.active_channels import limit, set_queues
 from gateway.store.repositories.conversations import session_folders
@@ -452,6 +452,7 @@ def recover(tx: Transaction, attended: Sequence[str], *, has_workers: bool = Fal
     for worker in (None, *(() if has_workers else claims.workers_at_work(tx))):
         usage.forget_reservations(tx, worker)
         claims.recover(tx, worker)
+    goals.pause_lost(tx)
     approvals.recover(tx, time.time())
     session_folders.read_from_messages(tx)
     duplicate_count = outbox.recover(tx, time.time() + MAX_RETRY_INTERVAL_S)

@@ -34,6 +34,7 @@ from gateway.core.token_routes import API
 from gateway.media.pictures import store_base64
 from gateway.sessions.console_binding import LOCAL
 from gateway.sessions.event_feeds import lane_events
+from gateway.store.repositories import goals
 from gateway.store.repositories.conversations import session_folders
 from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.execution import turns
@@ -60,13 +61,16 @@ async def submit(ctx: ServiceContext, message: InboundMessage) -> None:
 async def watch(
     ctx: ServiceContext, lane: str, folder: str | None = None, after: int | None = None
 ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
-    """Follow the events of a lane, beginning with undelivered answers and open approvals. With the
-    `folder` of a project, file changes between turns are included. To resume after a broken
-    connection, pass the `seq` of the last `delivered` event as `after`; later ones are repeated."""
+    """Follow the events of a lane, beginning with undelivered answers, open approvals and its goal.
+    With the `folder` of a project, file changes between turns are included. To resume after a
+    broken connection, pass the `seq` of the last `delivered` event as `after`; later ones are
+    repeated."""
     with ctx.events.watch(lane) as watcher:
         ctx.console_reservations.release(lane)
         for approval in await ctx.approvals.open_questions(lane):
             watcher.put(ctx.approvals.request_event(approval))
+        if (goal := await ctx.database.transact(goals.of_lane, lane)) is not None:
+            watcher.put(goal.event)
         await ctx.sender.retry_now(lane)
         async with ctx.feed.follow(lane, folder):
             yield lane_events(ctx.database, lane, after, watcher)

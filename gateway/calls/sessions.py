@@ -35,6 +35,7 @@ from gateway.sessions import console_binding, finished_plan, lookup, mode_choice
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.event_feeds import session_events
 from gateway.store.port import Transaction
+from gateway.store.repositories import goals
 from gateway.store.repositories.conversations import choices, session_folders, sessions
 from gateway.store.repositories.conversations import sessions as stored_sessions
 
@@ -48,10 +49,10 @@ async def follow_session(
     kinds: tuple[str, ...] = (),
     level: Level = "debug",
 ) -> AsyncIterator[AsyncIterator[SessionEvent]]:
-    """Follow a session: its stored messages numbered above `after`, open approvals, and the live
-    events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is
-    the lowest level. A message replaces the text streamed before it. To resume, pass the `seq` of
-    the last message as `after`."""
+    """Follow a session: its stored messages numbered above `after`, open approvals, its goal, and
+    the live events of its turns in any chat. `kinds` selects types of live events (none: all),
+    `level` is the lowest level. A message replaces the text streamed before it. To resume, pass the
+    `seq` of the last message as `after`."""
     session = await ctx.find_session(session)
     lane = route_of_session(session).lane
     with ctx.events.watch(lane, session) as watcher:
@@ -59,6 +60,8 @@ async def follow_session(
         for approval in await ctx.approvals.open_questions():
             if approval.lane in lanes:
                 watcher.put(ctx.approvals.request_event(approval))
+        if (goal := await ctx.database.transact(goals.find, session)) is not None:
+            watcher.put(goal.event)
         await ctx.sender.retry_now(lane)
         yield session_events(ctx.database, session, after, watcher, kinds, level)
 
@@ -227,8 +230,8 @@ async def queue_mode(ctx: ServiceContext, lane: str) -> QueueMode | None:
 
 @call(scope="read")
 async def conversation_status(ctx: ServiceContext, lane: str) -> Mapping[str, Any]:
-    """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for
-    the home folder)."""
+    """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd`, `folder` (with `~` for the
+    home folder) and `goal` (as in the event `goal`; null without one, or if it is met)."""
     return await ctx.database.transact(service.conversation_status, lane)
 
 

@@ -17,6 +17,8 @@ from gateway.turns.goals import GoalLimits
 
 NumberT = TypeVar("NumberT", int, float)
 
+# Arguments that change a goal instead of setting one.
+CHANGES = ("pause", "resume", "clear")
 MAX_GOAL_CHARS = 4_000
 # Phones turn two hyphens into one dash.
 _LIMIT = re.compile(r"\s*(?:--|[—–])(turns|time|cost)[= ](\S+)\s*\Z")
@@ -39,7 +41,7 @@ def answer_goal(call: CommandCall, tx: Transaction) -> str:
         return t(_HOW) if goal is None else call.services.goals.describe(tx, goal)
     if goal is not None and not _may_change(call, goal):
         return t("Only the person who set the goal, or the owner, can change it.")
-    if word in ("pause", "resume", "clear"):
+    if word in CHANGES:
         return _change(call, tx, goal, word)
     try:
         new = read_goal(call.argument)

@@ -317,6 +317,7 @@ def _waiting_lines(call: CommandCall, tx: Transaction) -> list[str]:
         message
         for message in inbox.waiting_messages(tx, call.message.session_key)
         if not (is_command(message) and message.event_id == call.message.event_id)
+        and not message.is_for_goal
     ]
     if not waiting:
         return [t("The queue is empty.")]

@@ -54,10 +54,10 @@ class Service(Protocol):
     def watch(
         self, lane: str, folder: str | None = None, after: int | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Follow the events of a lane, beginning with undelivered answers and open approvals. With
-        the `folder` of a project, file changes between turns are included. To resume after a broken
-        connection, pass the `seq` of the last `delivered` event as `after`; later ones are
-        repeated."""
+        """Follow the events of a lane, beginning with undelivered answers, open approvals and its
+        goal. With the `folder` of a project, file changes between turns are included. To resume
+        after a broken connection, pass the `seq` of the last `delivered` event as `after`; later
+        ones are repeated."""
         ...
 
     @call(scope="chat")
@@ -128,10 +128,10 @@ class Service(Protocol):
     def follow_session(
         self, session: str, after: int = 0, kinds: tuple[str, ...] = (), level: Level = "debug"
     ) -> AbstractAsyncContextManager[AsyncIterator[SessionEvent]]:
-        """Follow a session: its stored messages numbered above `after`, open approvals, and the
-        live events of its turns in any chat. `kinds` selects types of live events (none: all),
-        `level` is the lowest level. A message replaces the text streamed before it. To resume, pass
-        the `seq` of the last message as `after`."""
+        """Follow a session: its stored messages numbered above `after`, open approvals, its goal,
+        and the live events of its turns in any chat. `kinds` selects types of live events (none:
+        all), `level` is the lowest level. A message replaces the text streamed before it. To
+        resume, pass the `seq` of the last message as `after`."""
         ...
 
     @call(scope="read")
@@ -207,8 +207,8 @@ class Service(Protocol):
 
     @call(scope="read")
     async def conversation_status(self, lane: str) -> Mapping[str, Any]:
-        """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~`
-        for the home folder)."""
+        """Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd`, `folder` (with `~` for
+        the home folder) and `goal` (as in the event `goal`; null without one, or if it is met)."""
         ...
 
     @call(scope="read")

@@ -236,12 +236,16 @@ class EventHub:
         """Return the lanes on which turns of a session run."""
         return [lane for lane, of in self._sessions.items() if of == session]
 
-    def publish(self, lane: str, event: WatchEvent) -> None:
+    def publish(self, lane: str, event: WatchEvent, session: str | None = None) -> None:
+        """Send an event to the watchers of the lane, and to the followers of its session.
+
+        The session is that of the lane's turn; between turns, pass the `session`.
+        """
         self._note(lane, event)
         watchers = self._lanes.get(lane, ())
         for watcher in watchers:
             watcher.put(event)
-        session = self._sessions.get(lane)
+        session = session or self._sessions.get(lane)
         if session is None:
             return
         for follower in self._followers.get(session, ()):

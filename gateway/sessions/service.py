@@ -10,6 +10,7 @@ from agent.errors import KoreError
 from agent.events import SessionClosed
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
+from agent.serialization import event_to_json
 from gateway.core.messages import console_principal
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
 from gateway.presenter.text import home_relative
@@ -17,7 +18,7 @@ from gateway.sessions import lookup
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store.errors import SearchRefused
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import usage
+from gateway.store.repositories import goals, usage
 from gateway.store.repositories.conversations import (
     choices,
     search,
@@ -184,16 +185,19 @@ def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
     """Return the status of a lane's conversation as JSON.
 
     It includes the chosen model and mode (None: as in the settings), the number of waiting
-    messages, the known cost, and the folder, with `~` for the home folder.
+    messages, the known cost, the folder, with `~` for the home folder, and the goal that is not
+    met.
     """
     session = sessions.bound_session(tx, lane)
     folder = session_folders.of_session(tx, session) if session else None
     totals = usage.of_session(tx, session) if session else None
+    goal = goals.of_lane(tx, lane)
     return {
         "session": session,
         "model": choices.load(tx, session).get(choices.MODEL) if session else None,
         "mode": sessions.chosen_mode(tx, session) if session else None,
-        "waiting": len(inbox.waiting_messages(tx, lane)),
+        "waiting": sum(not m.is_for_goal for m in inbox.waiting_messages(tx, lane)),
         "folder": home_relative(folder.path) if folder else None,
         "cost_usd": totals.known_usd if totals is not None and totals.calls else None,
+        "goal": event_to_json(goal.event) if goal and goal.state != "met" else None,
     }

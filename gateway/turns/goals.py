@@ -13,7 +13,7 @@ from typing import Literal
 from agent.agent import Agent
 from agent.context.goal_judge import GoalJudge, GoalVerdict
 from agent.errors import KoreError
-from agent.events import GoalChanged
+from agent.events import Notice
 from agent.i18n import mark_for_translation, plural, t
 from agent.prompts import render_prompt
 from agent.providers.usage import NUSD_PER_USD, dollars
@@ -25,6 +25,7 @@ from gateway.core.errors import WITHHELD
 from gateway.core.event_hub import EventHub
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import InboundMessage
+from gateway.core.token_routes import API
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store, Transaction
@@ -98,9 +99,9 @@ class GoalService:
     ) -> Goal:
         """Set a goal in place of an earlier one, and queue its first turn.
 
-        `message` is the request of the person. Raises `KoreError` if the role must not.
+        `message` is the request of the person. Raises `KoreError` if they must not.
         """
-        self._check_role(message)
+        self._check_sender(message)
         if (earlier := goals.find(tx, session)) is not None:
             goals.withdraw_next(tx, earlier, _WITHDRAWN)
         template = message.derive(
@@ -156,8 +157,7 @@ class GoalService:
         self, tx: Transaction, lane: str, reason: PauseReason, now: float
     ) -> Goal | None:
         """Pause the active goal of the lane's conversation, and tell the chat; return it."""
-        session = sessions.bound_session(tx, lane)
-        goal = goals.find(tx, session) if session else None
+        goal = goals.of_lane(tx, lane)
         if goal is None or goal.state != "active":
             return None
         goal = self.pause(tx, goal, reason)
@@ -276,6 +276,7 @@ class GoalService:
             text = self._step_text(tx, goal, "goal_step", missing=verdict.missing)
             event_id = claim.message.event_id.replace("goal-check:", "goal-step:")
             self._step(tx, goal, _derived(goal, "goal_step", event_id, text, now))
+            self._announce_step(tx, goal)
 
     def _checked_goal(self, tx: Transaction, claim: CommandClaim) -> Goal | None:
         """Return the active goal that this check is for; None if it is withdrawn or replaced."""
@@ -308,7 +309,8 @@ class GoalService:
     def _step(self, tx: Transaction, goal: Goal, step: InboundMessage) -> Goal:
         """Queue the next turn for a goal, with what is left of its budget; return the goal."""
         options = step.options
-        if goal.max_nusd is not None:
+        # Without prices the limit cannot apply, and each turn would warn of that.
+        if goal.max_nusd is not None and goals.has_price(tx, goal):
             left_usd = max(0, goal.max_nusd - goals.cost_nusd(tx, goal)) / NUSD_PER_USD
             options = replace(options, max_cost_usd=_least(options.max_cost_usd, left_usd))
         return self._queue(tx, goal, replace(step, options=options))
@@ -327,15 +329,19 @@ class GoalService:
         self._publish(tx, goal)
 
     def _publish(self, tx: Transaction, goal: Goal, *, removed: bool = False) -> None:
-        event = GoalChanged(
-            "none" if removed else goal.state,
-            goal.text,
-            goal.turns,
-            goal.max_turns,
-            goal.reason,
-            goal.remark,
+        event = replace(goal.event, state="none") if removed else goal.event
+        tx.after_commit(lambda: self.events.publish(goal.lane, event, goal.session))
+
+    def _announce_step(self, tx: Transaction, goal: Goal) -> None:
+        """Show on screens why the next turn begins; chats show none."""
+        text = t(
+            "Goal not met yet: {missing} (turn {n} of {most})",
+            missing=goal.remark,
+            n=goal.turns + 1,
+            most=goal.max_turns,
         )
-        tx.after_commit(lambda: self.events.publish(goal.lane, event))
+        notice = Notice("info", text)
+        tx.after_commit(lambda: self.events.publish(goal.lane, notice, goal.session))
 
     def _tell(self, tx: Transaction, goal: Goal, now: float) -> None:
         """Send the state of a goal to its chat."""
@@ -354,10 +360,9 @@ class GoalService:
             missing = t("Missing at the last check: {missing}", missing=remark)
             return f"{t('At work.')} {missing}" if remark else t("At work.")
         why = t(_REASONS[goal.reason]) if goal.reason else ""
-        text = t("The goal is paused: {why}.", why=why)
-        if remark and goal.reason in _EXPLAINED:
-            text += f" {remark}"
-        elif remark:
+        is_explained = bool(remark) and goal.reason in _EXPLAINED
+        text = t("The goal is paused: {why}.", why=f"{why} ({remark})" if is_explained else why)
+        if remark and not is_explained:
             text += " " + t("Missing at the last check: {missing}", missing=remark)
         hint = (
             t("Your answer continues it.")
@@ -371,8 +376,9 @@ class GoalService:
         time_text = plural(
             minutes, "{used} of {n} minute", "{used} of {n} minutes", used=int(goal.worked_s // 60)
         )
-        cost = dollars(goals.cost_nusd(tx, goal))
-        if goal.max_nusd is None:
+        has_price = goals.has_price(tx, goal)
+        cost = dollars(goals.cost_nusd(tx, goal)) if has_price else t("an unknown cost")
+        if goal.max_nusd is None or not has_price:
             return t("{time} and {cost}", time=time_text, cost=cost)
         most = dollars(goal.max_nusd)
         return t("{time} and {cost} of {most}", time=time_text, cost=cost, most=most)
@@ -380,7 +386,7 @@ class GoalService:
     def _step_text(self, tx: Transaction, goal: Goal, prompt: str, **values: str) -> str:
         """Return the text of the next turn, for the model."""
         used = f"{int(goal.worked_s // 60)} of {round(goal.max_s / 60)} minutes"
-        if goal.max_nusd is not None:
+        if goal.max_nusd is not None and goals.has_price(tx, goal):
             cost = goals.cost_nusd(tx, goal)
             used += f" and {dollars(cost)} of {dollars(goal.max_nusd)}"
         return render_prompt(
@@ -421,8 +427,10 @@ class GoalService:
             created_at=now,
         )
 
-    def _check_role(self, message: InboundMessage) -> None:
-        """Raise `KoreError` unless the sender's role may have work done without them."""
+    def _check_sender(self, message: InboundMessage) -> None:
+        """Raise `KoreError` unless the sender may have work done without them."""
+        if message.channel == API:
+            raise KoreError(t("nothing can be sent here later: this conversation is over the API"))
         role = self.permissions.policies.role(self.permissions.access.role(message))
         rule = role.rule(ScheduleTool.name) if role is not None else None
         if rule is None or not rule.allow:

@@ -42,7 +42,10 @@ class RelayedEvents(EventHub):
             self._add(lane, {"ends": session})
             self.flush()
 
-    def publish(self, lane: str, event: WatchEvent) -> None:
+    def publish(self, lane: str, event: WatchEvent, session: str | None = None) -> None:
+        if session is not None:
+            self._add(lane, {"event": watch_event_to_json(event), "session": session})
+            return
         if self._gathered and self._gathered[-1][0] == lane:
             last = self._gathered[-1][1]
             merged = None if isinstance(last, Mapping) else merge_watched(last, event)
@@ -112,7 +115,7 @@ class EventReceiver:
         elif (session := entry.get("stored")) is not None:
             self._events.end_turn(session)
         elif (event := entry.get("event")) is not None:
-            self._events.publish(lane, watch_event_from_json(event))
+            self._events.publish(lane, watch_event_from_json(event), entry.get("session"))
 
     def _close(self, lane: str) -> None:
         if lane in self._turns:

@@ -19,7 +19,7 @@ from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.policy.base import ASKED_IN_EVERY_MODE
 from agent.security.policy.reasons import localized
-from agent.serialization import dumps, event_from_json
+from agent.serialization import dumps, event_from_json, event_to_json
 from agent.text.visible import escape_invisible
 from agent.types import Result, ToolCall
 from gateway.cli.chat.service_connection import ServiceConnection
@@ -227,6 +227,9 @@ class OneShotTurn:
         self._has_output = False
         self._output_error: events.Error | None = None
         self._denied: list[DeniedCall] = []
+        self._sets_goal = _sets_goal(text)
+        # The goal that this run has set.
+        self._goal: events.GoalChanged | None = None
         self._is_stopping = False
         self._has_session = False
         self._started_calls: dict[str, events.ToolStart] = {}
@@ -397,12 +400,22 @@ class OneShotTurn:
                 self._result = result
             case Delivered():
                 return self._deliver(event)
+            case _:
+                self._take_note(event)
+        return False
+
+    def _take_note(self, event: events.Event) -> None:
+        """Record or show an event outside of the answer."""
+        match event:
             case events.Error():
                 self._error = event
+            case events.GoalChanged() if self._sets_goal:
+                # An earlier goal of the session may be shown first.
+                if self._goal is not None or event.state == "active":
+                    self._goal = event
             case _:
                 if block := note_block(event):
                     self._note(block.marked_text)
-        return False
 
     def _stream(self, streamed: StreamedAnswer, event: WatchEvent) -> None:
         match event:
@@ -469,6 +482,8 @@ class OneShotTurn:
             return False
         self._delivered = max(delivered.seq, self._delivered)
         is_ours = delivered.event_id == self._message.event_id
+        if self._goal is not None:
+            return self._deliver_for_goal(delivered, self._goal, is_begin=is_ours)
         if not is_ours or (delivered.kind == "notice" and not delivered.last):
             self._note(escape_invisible(delivered.text))
             return False
@@ -476,6 +491,18 @@ class OneShotTurn:
         if self._request.output == "text":
             self._show(delivered.text)
         return delivered.last
+
+    def _deliver_for_goal(
+        self, delivered: Delivered, goal: events.GoalChanged, *, is_begin: bool
+    ) -> bool:
+        """Show a delivery while turns follow each other; return whether the goal has ended."""
+        if delivered.kind == "notice" or is_begin:
+            self._note(escape_invisible(delivered.text))
+            return delivered.last and not is_begin and goal.state != "active"
+        self._answer.append(delivered.text)
+        if self._request.output == "text":
+            self._show(delivered.text)
+        return False
 
     def _show(self, text: str) -> None:
         if self._result is None or self._result.stopped not in ("error", "cancelled"):
@@ -525,11 +552,15 @@ class OneShotTurn:
             "stopped": result.stopped if result else None,
             "usage": asdict(result.usage) if result else None,
             "cost_usd": result.cost_usd if result else None,
+            "goal": event_to_json(self._goal) if self._goal else None,
             "error": error and {"code": error.code, "message": error.message, "hint": error.hint},
         }
 
     def _exit_code(self) -> int:
         result = self._result
+        if self._goal is not None:
+            is_met = self._goal.state == "met"
+            return DONE if is_met else _GOAL_CODES.get(self._goal.reason, FAILED)
         if result is None:
             return FAILED if self._error else DONE
         if result.stopped is not None:
@@ -546,6 +577,24 @@ class OneShotTurn:
     def _note(self, text: str) -> None:
         self._progress.erase()
         print(text, file=self._err, flush=True)
+
+
+# Exit codes for a goal that is paused for these reasons; other reasons are failures.
+_GOAL_CODES = {
+    **dict.fromkeys(("turns", "time", "cost", "limit", "plan"), LIMIT),
+    "question": DECIDE,
+    "stopped": INTERRUPTED,
+}
+
+
+def _sets_goal(text: str) -> bool:
+    """Return whether the text is a command that sets a goal, for which turns follow each other."""
+    if not text.startswith("/goal "):
+        return False
+    # Other turns need no commands, which take time to load.
+    from gateway.commands.goals import CHANGES
+
+    return text.split(maxsplit=1)[-1].strip().casefold() not in CHANGES
 
 
 def _asked_call(approval: events.ApprovalAsked) -> events.ToolStart:

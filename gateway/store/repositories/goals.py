@@ -1,11 +1,15 @@
 """Repository for the goals of sessions."""
 
+from dataclasses import replace
 from typing import Literal
 
+from agent.events import GoalChanged
 from agent.records import frozen
 from gateway.core.messages import InboundMessage
+from gateway.store.conditions import LIVE
 from gateway.store.port import Transaction
 from gateway.store.repositories import usage
+from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox
 
 GoalState = Literal["active", "paused", "met"]
@@ -44,6 +48,12 @@ class Goal:
     @property
     def text(self) -> str:
         return self.message.content
+
+    @property
+    def event(self) -> GoalChanged:
+        """Event that shows the goal on screens."""
+        counts = (self.turns, self.max_turns)
+        return GoalChanged(self.state, self.text, *counts, self.reason, self.remark)
 
     @property
     def principal(self) -> str:
@@ -85,6 +95,12 @@ def find(tx: Transaction, session: str) -> Goal | None:
     )
 
 
+def of_lane(tx: Transaction, lane: str) -> Goal | None:
+    """Return the goal of the session that the lane is in."""
+    session = sessions.bound_session(tx, lane)
+    return find(tx, session) if session else None
+
+
 def put(tx: Transaction, goal: Goal) -> None:
     """Store a goal in place of the session's earlier one."""
     session, principal = goal.session, goal.principal
@@ -112,10 +128,29 @@ def cost_nusd(tx: Transaction, goal: Goal) -> int:
     return usage.of_session(tx, goal.session).cost_nusd - goal.before_nusd
 
 
+def has_price(tx: Transaction, goal: Goal) -> bool:
+    """Return whether the cost of any call of the session is known, or it made none yet."""
+    totals = usage.of_session(tx, goal.session)
+    return not totals.calls or totals.unpriced < totals.calls
+
+
 def withdraw_next(tx: Transaction, goal: Goal, reason: str) -> None:
     """Withdraw the waiting message that would continue the goal."""
     if goal.next_event is not None:
         inbox.withdraw(tx, goal.lane, goal.next_event, reason)
+
+
+def pause_lost(tx: Transaction) -> None:
+    """Pause goals of which nothing is left to do: their terminal is gone, or a row was changed."""
+    rows = tx.all(
+        "SELECT session FROM goal WHERE state = 'active' AND NOT EXISTS"
+        f" (SELECT 1 FROM turn WHERE turn.session = goal.session AND {LIVE})"
+    )
+    for (session,) in rows:
+        goal = find(tx, session)
+        if goal is None or inbox.has_work(tx, goal.lane):
+            continue
+        put(tx, replace(goal, state="paused", reason="left", next_event=None))
 
 
 def pause_all(tx: Transaction, reason: PauseReason) -> None:

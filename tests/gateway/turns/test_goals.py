@@ -2,17 +2,21 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.errors import Rejected
+from agent.events import GoalChanged
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, assistant
+from gateway.app import recover
 from gateway.config.sections import GoalsSection
 from gateway.core.messages import InboundMessage, Sender
+from gateway.core.records import MessageStored, SessionEvent, SessionIdle
 from gateway.store.port import Transaction
 from tests.gateway.parts import Parts, accept_messages, chat_message, running, tool_call
 from tests.gateway.stored import read
@@ -326,3 +330,38 @@ async def test_wrong_limits_are_named(tmp_path: Path) -> None:
         assert "--turns: 'many' is not a limit" in await say(parts, f"{GOAL} --turns many")
         assert "The goal is missing" in await say(parts, "/goal --turns 3")
         assert not await parts.stored("goal")
+
+
+async def test_new_watchers_of_the_lane_and_the_session_get_the_goal(tmp_path: Path) -> None:
+    model = ScriptedProvider(["Begun.", unmet()])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await say(parts, f"{GOAL} --turns 1")
+        ((session,),) = await parts.stored("goal", "session")
+        expected = GoalChanged("paused", "make the tests pass", 1, 1, "turns", "a run of the tests")
+        async with parts.service.watch("chat:bot:1") as events:
+            assert await anext(events) == expected
+        async with parts.service.follow_session(session, kinds=("goal",)) as followed:
+            shown = [event async for event in first_live(followed)]
+        assert shown == [expected]
+        status = await parts.service.conversation_status("chat:bot:1")
+        assert (status["goal"]["state"], status["waiting"]) == ("paused", 0)
+
+
+async def first_live(followed: AsyncIterator[SessionEvent]) -> AsyncIterator[SessionEvent]:
+    """Yield the first event that is not a stored message."""
+    async for event in followed:
+        if not isinstance(event, MessageStored | SessionIdle):
+            yield event
+            return
+
+
+async def test_goal_whose_work_is_gone_is_paused_at_the_start(tmp_path: Path) -> None:
+    model = Paced("Begun.")
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await accept_messages(parts, chat_message(GOAL))
+        await model.wait_for_request(1)
+        await parts.database.transact(recover, ())
+        assert (await goal_row(parts))[:2] == ("active", "")
+        await parts.change("turn", {"state": "done"}, state="running")
+        await parts.database.transact(recover, ())
+        assert (await goal_row(parts))[:2] == ("paused", "left")

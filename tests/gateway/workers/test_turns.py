@@ -13,6 +13,7 @@ from gateway.control.client import ControlClient
 from gateway.core.records import MessageStored, SessionEvent, TurnStored
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.test_compaction import is_summary
+from tests.gateway.end_to_end.test_goals_restart import TURNS, stepping
 from tests.gateway.workers.worker_group import WorkerGroup
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -173,3 +174,14 @@ async def test_turns_are_distributed_over_workers_only(
                 row[0] for row in await group.rows("turn", "worker", lane=f"telegram:123456:{item}")
             }
     assert holders == numbers
+
+
+async def test_goal_is_judged_by_the_owner_and_its_turns_run_in_workers(
+    group: WorkerGroup, chat: int
+) -> None:
+    group.model.mind = stepping()
+    await group.api.user_says(chat, "/goal take all steps")
+    await group.front.until(lambda: "The goal is met" in "".join(group.api.answers(chat)))
+    await group.idle()
+    _, *answers = group.api.answers(chat)
+    assert answers == [*(f"step {n}" for n in range(1, TURNS + 1)), "🎯 The goal is met: all steps"]

@@ -1,4 +1,4 @@
-"""Status line: model, mode, window usage, cost, queued messages, background tasks, folder."""
+"""Status line: model, mode, goal, window usage, cost, queued messages, background tasks, folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ from rich.cells import cell_len
 
 from agent import events
 from agent.i18n import plural, t
+from agent.serialization import event_to_json
 from agent.text.visible import escape_invisible
 from agent.types import Usage
 from gateway.control.service import Service
@@ -46,11 +47,14 @@ class StatusLine:
         self._turn = Usage()
         self._used = 0
         self._cost: float | None = None
+        # As in the event `goal`; None without one.
+        self._goal: Mapping[str, Any] | None = None
 
     async def refresh(self, service: Service, lane: str) -> None:
         before = self._state.get("session")
         self._state = await service.conversation_status(lane)
         self._cost = self._state["cost_usd"]
+        self._goal = self._state.get("goal")
         session = self._state["session"]
         self._background = await service.background_tasks(session) if session else ()
         if before is not None and session != before:
@@ -73,6 +77,10 @@ class StatusLine:
                 self._cost = cost if cost is not None else self._cost
             case events.Compacted(after=after):
                 self._used = after
+            case events.GoalChanged(state="met" | "none"):
+                self._goal = None
+            case events.GoalChanged():
+                self._goal = event_to_json(event)
 
     @property
     def model(self) -> str:
@@ -115,7 +123,7 @@ class StatusLine:
         """Return all parts as separate lines, for a screen with enough room."""
         parts = self._parts(_WIDE, 0)
         names = (
-            *(t("model"), t("mode"), t("window"), t("cost"), t("waiting"), t("tasks")),
+            *(t("model"), t("mode"), t("goal"), t("window"), t("cost"), t("waiting"), t("tasks")),
             t("folder"),
         )
         return [f"{name}: {part}" for name, part in zip(names, parts, strict=True) if part]
@@ -125,6 +133,7 @@ class StatusLine:
         return [
             escape_invisible(one_line(self._title(self.model)))[:40],
             self.mode,
+            self._goal_text(),
             self._gauge(columns),
             f"${self._cost:.2f}" if self._cost else "",
             t("{n} queued", n=queued_count) if queued_count else "",
@@ -144,6 +153,12 @@ class StatusLine:
         bar = _FULL * full + _FREE * (_BAR - full)
         return t("{bar} {share:.0%} of {window} ({used})", bar=bar, share=share, used=used,
                  window=f"{window // 1000}k")  # fmt: skip
+
+    def _goal_text(self) -> str:
+        if self._goal is None:
+            return ""
+        text = f"🎯 {self._goal['turns']}/{self._goal['max_turns']}"
+        return f"{text} {t('paused')}" if self._goal["state"] == "paused" else text
 
     def _runs(self) -> str:
         count = len(self._background)

@@ -119,6 +119,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}
     <//>
     ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
+    ${talk.goal && html`<${Goal} goal=${talk.goal} />`}
     <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} mode=${mode} setMode=${setMode} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
       <${FolderChoice} ...${choice} home=${home} />
     <//>
@@ -137,6 +138,13 @@ function PlanChoices({ connection, session, seq, choose }) {
   if (!choices.length) return null
   return html`<p class="actions plan" role="group" aria-label=${t("After the plan")}>
     ${choices.map((choice) => html`<button type="button" onClick=${() => choose(choice)}>${choice.label}</button>`)}
+  </p>`
+}
+
+function Goal({ goal: { goal, state, turns, max_turns, remark } }) {
+  const stands = `${state === "paused" ? t("paused") : t("At work")} · ${turns}/${max_turns}`
+  return html`<p class="column goal" role="status" title=${visible(remark)}>
+    <span aria-hidden="true">🎯</span> <span class="text">${visible(goal)}</span> <span class="dim">${stands}</span>
   </p>`
 }
 

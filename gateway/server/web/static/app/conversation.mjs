@@ -15,6 +15,7 @@ export const emptyConversation = () => ({
   pending: [],
   isRunning: false,
   usage: null,
+  goal: null,
   version: 0,
 })
 
@@ -27,7 +28,7 @@ export function take(talk, event, blocks = []) {
     case "message":
       return takeMessage(talk, event, blocks)
     case "reset":
-      return Object.assign(talk, emptyConversation(), { version: talk.version })
+      return Object.assign(talk, emptyConversation(), { version: talk.version, goal: talk.goal })
     case "iteration_start":
     case "retry":
       talk.isRunning = true
@@ -64,6 +65,9 @@ export function take(talk, event, blocks = []) {
       return settle(talk, event.text)
     case "usage":
       talk.usage = event
+      return
+    case "goal":
+      talk.goal = event.state === "active" || event.state === "paused" ? event : null
       return
     case "delivered":
       return takeDelivered(talk, event)

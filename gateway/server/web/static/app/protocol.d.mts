@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 29); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 30); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -188,7 +188,7 @@ export interface Calls {
   load_messages: { arguments: { session: string }; result: Message[] }
   // Return how messages that arrive during a turn are handled; None without a choice of the conversation.
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" | null }
-  // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd` and `folder` (with `~` for the home folder).
+  // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd`, `folder` (with `~` for the home folder) and `goal` (as in the event `goal`; null without one, or if it is met).
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
   // Return the choices after a finished plan, each made by a message with its `text`; empty without a plan that waits for one.
   plan_choices: { arguments: { session: string }; result: PlanChoice[] }
@@ -341,9 +341,9 @@ export interface Calls {
 }
 
 export interface Streams {
-  // Follow the events of a lane, beginning with undelivered answers and open approvals. With the `folder` of a project, file changes between turns are included. To resume after a broken connection, pass the `seq` of the last `delivered` event as `after`; later ones are repeated.
+  // Follow the events of a lane, beginning with undelivered answers, open approvals and its goal. With the `folder` of a project, file changes between turns are included. To resume after a broken connection, pass the `seq` of the last `delivered` event as `after`; later ones are repeated.
   watch: { arguments: { lane: string; folder?: string | null; after?: number | null }; item: WatchEvent }
-  // Follow a session: its stored messages numbered above `after`, open approvals, and the live events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is the lowest level. A message replaces the text streamed before it. To resume, pass the `seq` of the last message as `after`.
+  // Follow a session: its stored messages numbered above `after`, open approvals, its goal, and the live events of its turns in any chat. `kinds` selects types of live events (none: all), `level` is the lowest level. A message replaces the text streamed before it. To resume, pass the `seq` of the last message as `after`.
   follow_session: { arguments: { session: string; after?: number; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionEvent }
   // Follow several sessions (none: all) over one stream: the live events of their turns and `session_changed`, each with the session's id, of these `kinds` (none: all) and at least this `level`. Past events are not included: list the sessions once the stream is open.
   follow_sessions: { arguments: { sessions?: string[]; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionNews }

@@ -65,3 +65,13 @@ async def test_status_line_shows_background_commands_and_choices() -> None:
         shown = status()
         await shown.refresh(service, "cli:local:x")
         assert shown.line(80) == "vendor/model · ask · $0.25 · 2 in the background"
+
+
+def test_goal_is_shown_with_its_turns_until_it_is_met() -> None:
+    shown = status()
+    shown.take(events.GoalChanged("active", "all tests pass", 2, 20))
+    assert shown.line(80) == "vendor/model · ask · 🎯 2/20"
+    shown.take(events.GoalChanged("paused", "all tests pass", 3, 20, "question"))
+    assert shown.line(80) == "vendor/model · ask · 🎯 3/20 paused"
+    shown.take(events.GoalChanged("met", "all tests pass", 4, 20))
+    assert shown.line(80) == "vendor/model · ask"
