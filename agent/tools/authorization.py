@@ -18,6 +18,7 @@ from agent.security.policy.base import (
     AnswerPending,
     Approver,
     Decision,
+    DefersAnswers,
     NobodyToAsk,
     Policy,
     tightest_of,
@@ -223,21 +224,35 @@ async def _ask(
     """Return the answer; hooks are notified of the question while the person reads it."""
     if hooks is None:
         return await approver.ask(question)
-    note = asyncio.create_task(hooks.notify(context, question), name="notification")
+    if isinstance(approver, DefersAnswers) and approver.defers_answers:
+        try:
+            return await approver.ask(question)
+        except AnswerPending:
+            # The turn ends with the question; the hook has its own deadline.
+            await _end(_notification(hooks, context, question))
+            raise
+    note = _notification(hooks, context, question)
     try:
         answer = await approver.ask(question)
         # The answer does not wait for the notification.
         await asyncio.wait({note}, timeout=_NOTIFICATION_TIMEOUT_S)
         return answer
-    except AnswerPending:
-        # The turn ends with the question; the hook has its own deadline.
-        await asyncio.wait({note})
-        raise
     finally:
         note.cancel()
-        await asyncio.wait({note})
-        if not note.cancelled() and (failure := note.exception()) is not None:
-            log.error("a notification hook failed", exc_info=failure)
+        await _end(note)
+
+
+def _notification(
+    hooks: ToolInterceptor, context: CallContext, question: ApprovalRequest
+) -> "asyncio.Task[None]":
+    return asyncio.create_task(hooks.notify(context, question), name="notification")
+
+
+async def _end(note: "asyncio.Task[None]") -> None:
+    """Wait for the end of a notification, and log its failure."""
+    await asyncio.wait({note})
+    if not note.cancelled() and (failure := note.exception()) is not None:
+        log.error("a notification hook failed", exc_info=failure)
 
 
 def with_folder_question(decision: Decision, access: FolderAccess) -> Decision:

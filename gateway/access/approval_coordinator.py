@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from agent.approvals import Answer, ApprovalRequest, ServerQuestion
 from agent.errors import KoreError
@@ -193,8 +194,9 @@ class ApprovalCoordinator:
     async def publish_open(self, lane: str) -> None:
         """Show a lane's open approvals to its viewers, each once."""
         for approval in await self.open_questions(lane):
-            for place in {approval.lane, approval.route.lane}:
-                self._events.publish(place, self.request_event(approval))
+            lanes = {approval.lane, approval.route.lane}
+            event = self.request_event(approval)
+            self._events.publish_suspended(lanes, approval.session, event)
 
     def request_event(self, approval: ApprovalPrompt) -> ApprovalAsked:
         """Return the event that shows an approval on screens, with the remaining time."""
@@ -229,8 +231,9 @@ class ApprovalCoordinator:
                 awaited.set_result(approval)
             if server_question is not None:
                 self._tell_settled(approval.nonce, approval.value)
-            for lane in {approval.lane, approval.route.lane}:
-                self._events.publish(lane, event)
+            lanes = {approval.lane, approval.route.lane}
+            self._events.publish_suspended(lanes, approval.session, event)
+            for lane in lanes:
                 self._sender.wake(lane)
             self._wake(approval.lane)
 
@@ -279,6 +282,8 @@ class TurnApprover:
 
     `asking` returns the message that is being answered, which may change while the turn runs.
     """
+
+    defers_answers: ClassVar[bool] = True
 
     approvals: ApprovalCoordinator
     asking: Callable[[], ApprovalContext]

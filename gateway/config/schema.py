@@ -32,6 +32,7 @@ from gateway.config.sections import (
     ModelEntry,
     ProfilesSection,
     ScheduleSection,
+    ScreensSection,
     SecuritySection,
     ServerSection,
     StoreSection,
@@ -108,6 +109,7 @@ class _BaseSettings(BaseSettings):
     )
     subagents: Annotated[SubagentsSection, Setting(reload="at_once")] = SubagentsSection()
     goals: GoalsSection = GoalsSection()
+    screens: ScreensSection = ScreensSection()
     schedule: ScheduleSection = ScheduleSection()
     http: Annotated[HttpSection, Setting(widens_access=True)] = HttpSection()
     server: Annotated[ServerSection, Setting(widens_access=True)] = ServerSection()

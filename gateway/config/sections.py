@@ -783,6 +783,18 @@ class GoalsSection(Section):
     ] = 5.0
 
 
+class ScreensSection(Section):
+    notify_after_s: Annotated[
+        Number | None,
+        Field(ge=0),
+        Setting(
+            "seconds after which the end of a turn is worth a notification of a person who looks "
+            "elsewhere, as each question is; null: no notifications",
+            see="console.md#notifications",
+        ),
+    ] = 10.0
+
+
 class ScheduleSection(Section):
     zone: Annotated[
         ZoneName | None,

@@ -48,7 +48,7 @@ _SERVER_STATES = {
 class RuntimeStatus:
     """Facts about the process. `started_at` is monotonic time in seconds, `sandbox` the sandbox of
     commands, `exec_hosts` the hosts and local services that they may reach; `language_servers`
-    lists the servers that were used."""
+    lists the servers that were used. `notify_after_s` is the setting for all screens."""
 
     models: Callable[[], ModelPool]
     workspace: Path
@@ -58,6 +58,7 @@ class RuntimeStatus:
     sandbox: str = "none"
     exec_hosts: tuple[str, ...] = ()
     language_servers: Callable[[], Sequence[ServerStatus]] = tuple
+    notify_after_s: float | None = None
 
     def __call__(self) -> dict[str, Any]:
         return {
@@ -72,6 +73,7 @@ class RuntimeStatus:
                 {**asdict(server), "folder": str(server.folder)}
                 for server in self.language_servers()
             ],
+            "notify_after_s": self.notify_after_s,
             "uptime_s": round(time.monotonic() - self.started_at),
             "channels": {
                 f"{channel.name}:{channel.account}": asdict(status)

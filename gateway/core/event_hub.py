@@ -6,7 +6,7 @@ every omission is reported.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 
@@ -248,6 +248,18 @@ class EventHub:
         session = session or self._sessions.get(lane)
         if session is None:
             return
+        for follower in self._followers.get(session, ()):
+            if follower not in watchers:
+                follower.put(event)
+        self.announce(session, event)
+
+    def publish_suspended(self, lanes: Collection[str], session: str, event: WatchEvent) -> None:
+        """Publish an event of a turn that may be suspended to its lanes and its session."""
+        for lane in lanes:
+            self.publish(lane, event)
+        if any(self._sessions.get(lane) == session for lane in lanes):
+            return
+        watchers = [watcher for lane in lanes for watcher in self._lanes.get(lane, ())]
         for follower in self._followers.get(session, ()):
             if follower not in watchers:
                 follower.put(event)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from hmac import compare_digest
 from pathlib import Path
+from typing import ClassVar
 
 from agent.approvals import ApprovalRequest, ServerQuestion
 from agent.errors import KoreError
@@ -321,6 +322,8 @@ class TrustedRecipients:
     The owner's trust in an MCP server counts there, too; `asking` is as for `TurnApprover`.
     """
 
+    defers_answers: ClassVar[bool] = True
+
     approvals: ApprovalCoordinator
     asking: Callable[[], ApprovalContext]
 
@@ -334,6 +337,8 @@ class TrustedRecipients:
 
 class UnattendedApprover:
     """Implements `agent.security.policy.base.Approver` for the turn of a job."""
+
+    defers_answers: ClassVar[bool] = True
 
     def __init__(
         self, approvals: ApprovalCoordinator, asking: Callable[[], ApprovalContext]

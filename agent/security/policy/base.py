@@ -307,6 +307,18 @@ class Approver(Protocol):
     async def ask(self, request: ApprovalRequest) -> Answer | Answered: ...
 
 
+@runtime_checkable
+class DefersAnswers(Protocol):
+    """Optional: an approver that may never wait for a person.
+
+    If `defers_answers`, it returns an earlier answer, raises `AnswerPending` once a person is
+    asked, or another error where nobody is.
+    """
+
+    @property
+    def defers_answers(self) -> bool: ...
+
+
 # An approver as a function; a synchronous one runs in a thread, so that it may wait for a person.
 Ask = Callable[[ApprovalRequest], Answer | Answered | Awaitable[Answer | Answered]]
 

@@ -15,6 +15,7 @@ from agent.security.policy.base import (
     Answered,
     Approver,
     Decision,
+    DefersAnswers,
     Deletion,
     LimitsHosts,
     LimitsPaths,
@@ -365,6 +366,10 @@ class NamedApprover:
 
     approver: Approver
     agent_name: str
+
+    @property
+    def defers_answers(self) -> bool:
+        return isinstance(self.approver, DefersAnswers) and self.approver.defers_answers
 
     async def ask(self, request: ApprovalRequest) -> Answer | Answered:
         return await self.approver.ask(

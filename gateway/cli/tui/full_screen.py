@@ -3,10 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.command import CommandPalette
 from textual.containers import Horizontal
@@ -27,6 +29,7 @@ from gateway.cli.console.chat.local_commands import (
 )
 from gateway.cli.console.chat.place import ConsolePlace, FolderQuestion, folder_question
 from gateway.cli.console.input.session_picker import PickerItem
+from gateway.cli.console.output.notifier import TerminalNotifier
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.tui.folder_chooser import FolderChooser
 from gateway.cli.tui.key_footer import KeyFooter
@@ -38,10 +41,13 @@ from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
 from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice, choice_of
 from gateway.core.session_folder import SessionFolder
+from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint, home_relative
 
 _MAX_LISTED_SESSIONS = 500
 _POLL_INTERVAL_S = 2.0
+# In a terminal that does not report its focus, a person who has typed since is there.
+_PRESENCE_S = 5.0
 _OF_TABS = frozenset(
     {
         *("new_tab", "open_session", "close_tab", "step", "go_to"),
@@ -86,6 +92,11 @@ class FullScreen(App[None]):
         self._folder = folder
         self._count = 0
         self._title_columns = 0
+        self.notifier = TerminalNotifier(self._write_control)
+        self._notify_after_s: float | None = None
+        # A terminal that has reported its focus once reports every change.
+        self._reports_focus = False
+        self._last_input_at = time.monotonic()
         # References for timers and workers, which still run while the widgets are being removed.
         self._tabs = TabbedContent(id="sessions")
         self._panel = SidePanel(folder)
@@ -121,6 +132,8 @@ class FullScreen(App[None]):
         yield KeyFooter(_FOOTER_ACTIONS, self._escape_words)
 
     async def on_mount(self) -> None:
+        with suppress(KoreError):  # Without an answer, there are no notifications.
+            self._notify_after_s = (await self._service.status()).get("notify_after_s")
         for session in self._sessions:
             await self._open(session)
         if not self._sessions:
@@ -227,6 +240,32 @@ class FullScreen(App[None]):
         if tab is not None and not tab.close_search() and not tab.stop_command():
             self.run_worker(self._stop(tab), name="stop")
 
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.AppFocus | events.AppBlur):
+            self._reports_focus = True
+        if isinstance(event, events.Key | events.MouseDown):
+            self._last_input_at = time.monotonic()
+        if isinstance(event, events.Key | events.MouseDown | events.AppFocus):
+            self.notifier.clear()
+        await super().on_event(event)
+
+    def on_session_tab_calls(self, event: SessionTab.Calls) -> None:
+        if not self._is_watched:
+            self.notifier.notify(event.reason)
+
+    @property
+    def _is_watched(self) -> bool:
+        """True while the person looks at this screen, as far as the terminal tells."""
+        has_just_typed = time.monotonic() - self._last_input_at < _PRESENCE_S
+        return self.app_focus and (self._reports_focus or has_just_typed)
+
+    def _write_control(self, sequence: str) -> None:
+        if not self.is_headless and self._driver is not None:
+            self._driver.write(sequence)
+
+    def on_unmount(self) -> None:
+        self.notifier.clear()
+
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
         if event.tabbed_content.id == "sessions" and self.tab is not None:
             self.tab.come_to_front()
@@ -303,6 +342,7 @@ class FullScreen(App[None]):
         place = await asyncio.to_thread(self._start.open_place, folder)
         status = self._new_status(place)
         tab = SessionTab(self._service, self._start, place, session, status, self._count)
+        tab.attention = Attention(self._notify_after_s)
         if session is None and self._count == 1:
             where = f" · {home_relative(str(self._folder))}" if self._folder else ""
             tab.conversation.content.say(f"Kore {VERSION}{where}")

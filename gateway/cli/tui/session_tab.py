@@ -38,6 +38,7 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.messages import QueueMode
 from gateway.core.plan_choice import PlanChoice, choice_of, choices_line
 from gateway.core.records import Delivered, SessionEvent, SessionIdle, TurnStored
+from gateway.presenter.attention import Attention, Reason
 from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/expo
 class SessionTab(TabPane):
     """Tab of a session.
 
-    Posts `Changed` for a new title or state and `Ordered` for a command of the application.
+    Posts `Changed` for a new title or state, `Ordered` for a command of the application, and
+    `Calls` if `attention` finds something.
     """
 
     class Changed(Message):
@@ -72,6 +74,13 @@ class SessionTab(TabPane):
             self.tab = tab
             self.command = command
             self.rest = rest
+
+    class Calls(Message):
+        """Something in the tab is worth a notification."""
+
+        def __init__(self, reason: Reason) -> None:
+            super().__init__()
+            self.reason = reason
 
     def __init__(
         self,
@@ -102,6 +111,7 @@ class SessionTab(TabPane):
         self._approval_panel = ApprovalPanel()
         self._offered = Static(id="offered")
         self._offered.display = False
+        self.attention = Attention(None)
         self._plan_choices: Sequence[PlanChoice] = ()
         self._plan_line = Static(id="plan", markup=False)
         self._plan_line.display = False
@@ -355,6 +365,8 @@ class SessionTab(TabPane):
     def _take(self, event: SessionEvent | None) -> None:
         if event is not None:
             self.status.take(event)
+            if (reason := self.attention.take(event)) is not None:
+                self.post_message(self.Calls(reason))
         # The visible state is not enough: a quick turn can begin and end between two repaints.
         self._is_status_stale |= isinstance(event, _STATUS_EVENTS)
         self._note_news()

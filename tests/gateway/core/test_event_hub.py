@@ -6,6 +6,7 @@ import pytest
 from agent.errors import KoreError
 from agent.events import (
     Error,
+    Notice,
     State,
     TextDelta,
     ThinkingDelta,
@@ -225,3 +226,21 @@ async def test_overview_ends_with_its_reason() -> None:
             with pytest.raises(ConnectionLost, match="gone"):
                 _ = [event async for event in overview]
             failing.cancel()
+
+
+async def test_question_of_a_suspended_turn_reaches_the_followers_of_its_session() -> None:
+    hub = EventHub()
+    question = Notice("info", "question")
+    with (
+        hub.watch("x") as screen,
+        hub.watch("other", "one") as follower,
+        hub.watch_sessions(lambda *_: True) as overview,
+    ):
+        hub.publish_suspended({"x"}, "one", question)
+        with hub.turn("x", "one"):
+            hub.publish_suspended({"x"}, "one", question)
+        assert await read(screen) == [question] * 2
+        assert await read(follower) == [question] * 2
+        overview.close()
+        events = [event async for event in overview]
+    assert events == [SessionNews("one", question)] * 2

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.approvals import ApprovalRequest
 from agent.errors import ConfigError
+from agent.events import ApprovalAsked
 from agent.providers.scripted import ScriptedProvider
 from agent.settings import ToolSettings
 from agent.tools.run_context import RunContext
@@ -14,6 +16,7 @@ from agent.turn.hooks import Hooks
 from agent.types import Message
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
+from gateway.core.messages import console_principal
 from gateway.turns.agents.factory import hooks_of
 from tests.agent.props import call, calls
 from tests.gateway.parts import console_message, running
@@ -113,3 +116,40 @@ async def test_blocked_message_is_answered_and_removed(tmp_path: Path) -> None:
     words = json.dumps([str(message) for message in model.requests[0].messages])
     assert "hunter2" not in words
     assert "A hook blocked this message: no passwords" in words
+
+
+class QuestionLog(Hooks[None]):
+    """Hooks that record the questions to people."""
+
+    def __init__(self) -> None:
+        self.tools: list[str] = []
+
+    async def on_question(self, run: RunContext[None], question: ApprovalRequest) -> None:
+        self.tools.append(question.tool)
+
+
+async def test_question_to_nobody_notifies_no_hook(tmp_path: Path) -> None:
+    model = ScriptedProvider([calls(call("exec", command="touch a")), "done"])
+    questions = QuestionLog()
+    async with running(tmp_path, model) as parts:
+        parts.agent.hooks = (questions,)
+        message = console_message("go", options={"unattended": True})
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert questions.tools == []
+
+
+async def test_question_notifies_hooks_once_and_its_answer_does_not(tmp_path: Path) -> None:
+    model = ScriptedProvider([calls(call("exec", command="touch a")), "done"])
+    questions = QuestionLog()
+    async with running(tmp_path, model) as parts:
+        parts.agent.hooks = (questions,)
+        message = console_message("go")
+        async with parts.service.watch(message.session_key) as events:
+            await parts.bus.submit(message)
+            async for event in events:
+                if isinstance(event, ApprovalAsked):
+                    await parts.service.answer_approval(event.nonce, "deny", console_principal())
+                    break
+        await parts.until_answered(message)
+    assert questions.tools == ["exec"]

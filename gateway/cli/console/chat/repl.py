@@ -34,6 +34,7 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions
 from gateway.core.plan_choice import PlanChoice, choice_of, choices_line
 from gateway.core.records import ConsoleLease
+from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint, home_relative
 
 
@@ -142,6 +143,7 @@ class Repl:
         Raises the errors of the service in an exception group.
         """
         facts = await self._service.status()
+        self._turn_screen.attention = Attention(facts.get("notify_after_s"))
         own = (self._options.options.agent or {}).get("model")
         self._begin_status(str(own or facts.get("model")))
         if not self._is_resumed:

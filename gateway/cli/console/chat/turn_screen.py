@@ -26,6 +26,7 @@ from gateway.cli.console.chat.workdir import remarks
 from gateway.cli.console.input.keys import TypeAhead
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
+from gateway.cli.console.output.notifier import TerminalNotifier
 from gateway.cli.console.output.screen import Screen
 from gateway.cli.console.output.turn_view import TurnView
 from gateway.commands import command_in
@@ -34,6 +35,7 @@ from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage, MessageOptions, QueueMode, console_principal
 from gateway.core.records import Delivered, WatchEvent
+from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
@@ -110,6 +112,8 @@ class TurnScreen:
         self.delivered = 0
         self._is_again = False
         self.unsent: list[UnsentInput] = []
+        self.attention = Attention(None)
+        self._notifier = TerminalNotifier(screen.write_control)
         self.footer.count_queued = lambda: self._pending.queued_count + len(self.queued_commands)
 
     @property
@@ -136,8 +140,11 @@ class TurnScreen:
         async with watching as watched, asyncio.TaskGroup() as group:
             self._group = group
             pump = group.create_task(self._pump(watched))
-            with signals(self._on_interrupt):
-                yield
+            try:
+                with signals(self._on_interrupt):
+                    yield
+            finally:
+                self._notifier.clear()
             pump.cancel()
 
     async def submit(self, text: str, line: str = "", queue: QueueMode | None = None) -> None:
@@ -174,6 +181,7 @@ class TurnScreen:
     def drop_options_of(self, text: str) -> None:
         """Drop options of the command line that a command in `text` replaces."""
         self._builder = self._builder.without_options_of(text)
+        self._notifier.clear()
         self.footer.use_options(self._builder.options)
 
     async def send_again(self, unsent: "UnsentInput") -> None:
@@ -325,6 +333,7 @@ class TurnScreen:
             self._stop_early = True
 
     def _begin_reply(self, approval: events.ApprovalAsked, reply: ApprovalReply) -> None:
+        self._notifier.clear()
         self._group.create_task(self._reply(approval, reply))
 
     async def _reply(self, approval: events.ApprovalAsked, reply: ApprovalReply) -> None:
@@ -349,6 +358,8 @@ class TurnScreen:
         try:
             async for event in watched:
                 self.has_events = True
+                if (reason := self.attention.take(event)) is not None:
+                    self._notifier.notify(reason)
                 if isinstance(event, events.FileChanged) and not self._is_live:
                     # A changed file is not important enough to interrupt the person's typing.
                     continue

@@ -81,6 +81,12 @@ class Screen:
             self._compose = compose
             self.refresh()
 
+    def write_control(self, sequence: str) -> None:
+        """Write a sequence that prints nothing; a terminal that is not `live` gets none."""
+        if self.live:
+            self._out.write(sequence)
+            self._out.flush()
+
     def refresh(self) -> None:
         """Repaint the tail; a tail that is too long loses its beginning."""
         if self._compose is not None:

@@ -18,6 +18,7 @@ from agent.types import Message, Text, ToolCall
 from gateway.cli.console.approvals import key_choice
 from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.input.lone_letter import QUIET_INTERVAL_S
+from gateway.cli.console.output.notifier import TerminalNotifier
 from gateway.cli.tui import session_tab
 from gateway.cli.tui.approval_panel import ApprovalPanel
 from gateway.cli.tui.key_footer import KeyFooter
@@ -171,6 +172,33 @@ async def test_fresh_conversation_for_the_plan_is_a_new_tab(tmp_path: Path) -> N
         await screens.see("Change it.", "Built.")
         assert screens.tab.conversation.session != planned.conversation.session
     assert len(provider.requests[-1].messages) == 1
+
+
+async def test_question_notifies_a_person_who_looks_elsewhere(tmp_path: Path) -> None:
+    steps = [call("exec", command="ls"), "first", call("exec", command="ls"), "second"]
+    written: list[str] = []
+    async with (
+        running(tmp_path, steps) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        screens.full_screen.notifier = TerminalNotifier(written.append, {})
+        await screens.write("one")
+        await open_question(screens)
+        await screens.pilot.press("n")
+        await screens.see("first")
+        assert written == []
+        session = screens.tab.conversation.session
+        assert session is not None
+        screens.full_screen.post_message(events.AppBlur())
+        await screens.until(lambda: not screens.full_screen.app_focus)
+        await parts.service.send_message(session, "two")
+        await screens.until(lambda: written)
+        assert "Kore asks something" in written[0]
+        screens.full_screen.post_message(events.AppFocus())
+        await screens.until(lambda: len(written) == 2)
+        await open_question(screens)
+        await screens.pilot.press("n")
+        await screens.see("second")
 
 
 async def test_activity_in_a_background_tab_is_marked(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import { connect, hasKey, login, logout } from "./connection.mjs"
 import { pathOf, shortPath } from "./folders.mjs"
 import { html, render, useEffect, useMemo, useRef, useState } from "./html.mjs"
 import { visible } from "./markdown.mjs"
+import { Attention, canNotify, isOn, MARKS, notify, switchOn } from "./notifications.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t, withCode } from "./texts.mjs"
@@ -16,7 +17,7 @@ const REFRESH_DELAY_MS = 150
 const NOTICE_TIMEOUT_MS = 8_000
 
 // Events that change the list of sessions.
-const LISTED = ["session_changed", "session_created", "session_closed", "session_start", "turn_end", "approval_asked"]
+const LISTED = ["session_changed", "session_created", "session_closed", "session_start", "turn_end", "approval_asked", "approval_answered", "done"]
 
 function App() {
   const [isIn, setIn] = useState(null)
@@ -89,7 +90,19 @@ function Workbench({ onOut }) {
   const [sessions, setSessions] = useState([])
   const [facts, setFacts] = useState({})
   const [isMenuOpen, setMenuOpen] = useState(false)
+  const [mark, setMark] = useState("")
+  const [isNotified, setNotified] = useState(isOn)
   const menu = useRef()
+  const attention = useRef(new Attention())
+  attention.current.afterS = facts.notify_after_s ?? null
+  // Sessions that were opened here; others belong to other screens and chats.
+  const opened = useRef(new Set())
+  const onAttention = useRef()
+  useEffect(() => {
+    const onShown = () => document.hidden || setMark("")
+    document.addEventListener("visibilitychange", onShown)
+    return () => document.removeEventListener("visibilitychange", onShown)
+  }, [])
   const connection = useMemo(() => connect(setState), [])
   useEffect(() => () => connection.close(), [])
   useEffect(() => state === "denied" && onOut(), [state])
@@ -108,7 +121,9 @@ function Workbench({ onOut }) {
     connection.call("status").then(setFacts, () => {})
     const timer = setInterval(refresh, REFRESH_INTERVAL_MS)
     let soon = 0
-    const onNews = () => {
+    const onNews = (news) => {
+      const reason = news?.event && attention.current.take(news)
+      if (reason) onAttention.current(reason, news.session)
       soon ||= setTimeout(() => {
         soon = 0
         refresh()
@@ -139,8 +154,14 @@ function Workbench({ onOut }) {
   }, [place])
   const session = isPanel(place) ? null : place
   const current = sessions.find((one) => one.id === session)
+  if (session) opened.current.add(session)
+  onAttention.current = (reason, id) => {
+    if (!document.hidden || !opened.current.has(id)) return
+    setMark(MARKS[reason])
+    notify(reason, id, sessions.find((one) => one.id === id)?.name ?? "", open)
+  }
   const title = isPanel(place) ? t(PANELS[place]) : (current?.name || t("New session"))
-  useEffect(() => void (document.title = `${title} · Kore`), [title])
+  useEffect(() => void (document.title = `${mark}${title} · Kore`), [title, mark])
   const leave = () => mayLeave() && logout().then(onOut)
   const onKey = (event) => {
     if (event.key !== "Escape" || !isMenuOpen) return
@@ -154,6 +175,7 @@ function Workbench({ onOut }) {
       <h1>${title}</h1>
       ${current?.folder && html`<span class="dim folder" title=${visible(pathOf(current.folder))}>${visible(shortPath(current.folder, facts.home))}</span>`}
       <span class="dim model">${facts.model ?? ""}</span>
+      ${canNotify() && html`<button title=${t("Notify me while I look elsewhere")} aria-label=${t("Notify me while I look elsewhere")} aria-pressed=${isNotified} onClick=${() => switchOn(!isNotified).then(setNotified)}>${isNotified ? "🔔" : "🔕"}</button>`}
       <button title=${t("Theme")} aria-label=${t("Theme")} onClick=${nextTheme}>◐</button>
       <button onClick=${leave}>${t("Log out")}</button>
     </header>
