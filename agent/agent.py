@@ -2,12 +2,12 @@
 
 import os
 import threading
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin, overload
 
 from agent import events
 from agent.approvals import FolderAccess
@@ -54,7 +54,7 @@ from agent.subagents.profile import as_profile, roster
 from agent.tools.base import AddedFolders, Tool, ToolEnvironment
 from agent.tools.built_in import RegistryDefaults, default_tools
 from agent.tools.file_views import FileViews
-from agent.tools.function_tool import FunctionTool
+from agent.tools.function_tool import FunctionTool, read_tools
 from agent.tools.registry import ToolRegistry
 from agent.tools.run_context import DepsT
 from agent.tools.runner import Permissions
@@ -62,7 +62,7 @@ from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
 from agent.turn.request import TurnRequest
 from agent.turn.tracing import Tracing
-from agent.types import Message, Result
+from agent.types import Message, OutputT, Result
 from agent.undo.recorder import OpenChangeLog
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Agent(Generic[DepsT]):
         *,
         instructions: str | None = None,
         model_settings: ModelSettings | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | Callable[..., Any]] = (),
         builtin_tools: Collection[str] | None = None,
         history: History | None = None,
         approve: Ask | Approver | Permissions | None = None,
@@ -131,14 +131,14 @@ class Agent(Generic[DepsT]):
         mcp_servers: Sequence[McpServerSettings] | McpSettings = (),
         skills: "SkillCatalog | None" = None,
     ) -> None:
-        """Raise `ConfigError` for an unknown agent or built-in tool."""
+        """Raise `ConfigError` for an unknown agent or built-in tool, `TypeError` for no tool."""
         self.settings = settings or AgentSettings()
         if full_access:
             self.settings = with_full_access(self.settings)
         self.models = model if isinstance(model, ModelPool) else ModelPool.of(model, os.environ)
         self.gauge = TokenCalibration()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
-        self._tools = tuple(tools)
+        self._tools = read_tools(tools)
         self._instructions = instructions
         self._model_settings = model_settings
         self._builtin_names = None if builtin_tools is None else built_in_names(builtin_tools)
@@ -306,6 +306,36 @@ class Agent(Generic[DepsT]):
     def _subagent_listing(self) -> str:
         return roster(self.subagents.load())
 
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: DepsT | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[None]: ...
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: type[OutputT],
+        deps: DepsT | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[OutputT]: ...
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any,
+        deps: DepsT | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[Any]: ...
+
     async def run(
         self,
         prompt: Prompt,
@@ -313,7 +343,7 @@ class Agent(Generic[DepsT]):
         output_type: Any = None,
         deps: DepsT | None = None,
         **options: Unpack[RunOptions],
-    ) -> Result:
+    ) -> Result[Any]:
         """Run a turn and return its result. Raises the `KoreError` that ended the turn, if any.
 
         With `output_type` (a dataclass, a pydantic model, any type that pydantic supports) the
@@ -335,8 +365,8 @@ class Agent(Generic[DepsT]):
 
     async def _run_shaped(
         self, shape: "StructuredOutput", prompt: Message, deps: DepsT | None, options: RunOptions
-    ) -> Result:
-        def read(result: Result) -> Result:
+    ) -> Result[Any]:
+        def read(result: Result[Any]) -> Result[Any]:
             return replace(result, output=shape.read(last_words(result)))
 
         checks = later_checks = self.guardrails
@@ -378,6 +408,36 @@ class Agent(Generic[DepsT]):
             raise run.failure
         raise of_code(error.code, error.message, error.hint)
 
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: None = None,
+        deps: DepsT | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[None]: ...
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: type[OutputT],
+        deps: DepsT | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[OutputT]: ...
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        output_type: Any,
+        deps: DepsT | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[Any]: ...
+
     def run_sync(
         self,
         prompt: Prompt,
@@ -385,16 +445,52 @@ class Agent(Generic[DepsT]):
         output_type: Any = None,
         deps: DepsT | None = None,
         **options: Unpack[RunOptions],
-    ) -> Result:
+    ) -> Result[Any]:
         """Run a turn without an event loop. Raises `RuntimeError` within a running loop."""
 
-        async def run() -> Result:
+        async def run() -> Result[Any]:
             try:
-                return await self.run(prompt, output_type=output_type, deps=deps, **options)
+                result: Result[Any] = await self.run(
+                    prompt, output_type=output_type, deps=deps, **options
+                )
+                return result
             finally:
                 await self.models.release()
 
         return run_blocking(run)
+
+    @overload
+    async def parallel(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        limit: int = 4,
+        output_type: None = None,
+        deps: DepsT | None = None,
+        **options: Unpack[ParallelOptions],
+    ) -> ParallelResults[None]: ...
+
+    @overload
+    async def parallel(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        limit: int = 4,
+        output_type: type[OutputT],
+        deps: DepsT | None = None,
+        **options: Unpack[ParallelOptions],
+    ) -> ParallelResults[OutputT]: ...
+
+    @overload
+    async def parallel(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        limit: int = 4,
+        output_type: Any,
+        deps: DepsT | None = None,
+        **options: Unpack[ParallelOptions],
+    ) -> ParallelResults[Any]: ...
 
     async def parallel(
         self,
@@ -404,14 +500,17 @@ class Agent(Generic[DepsT]):
         output_type: Any = None,
         deps: DepsT | None = None,
         **options: Unpack[ParallelOptions],
-    ) -> ParallelResults:
+    ) -> ParallelResults[Any]:
         """Run each prompt in a session of its own, up to `limit` of them at a time.
 
         A `KoreError` of a run is stored in `ParallelResults.errors` and stops no other run.
         """
 
-        async def run(prompt: Prompt) -> Result:
-            return await self.run(prompt, output_type=output_type, deps=deps, **options)
+        async def run(prompt: Prompt) -> Result[Any]:
+            result: Result[Any] = await self.run(
+                prompt, output_type=output_type, deps=deps, **options
+            )
+            return result
 
         return await run_parallel(prompts, run, limit)
 

@@ -1,11 +1,11 @@
 """`kore.run` and `kore.stream`: run an agent for a single turn."""
 
 import os
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast, overload
 
 from agent.agent import Agent
 from agent.errors import ConfigError
@@ -28,14 +28,14 @@ from agent.tools.runner import Permissions
 from agent.turn.guardrails import InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
 from agent.turn.tracing import Tracing
-from agent.types import Message, ReasoningEffort, Result
+from agent.types import Message, OutputT, ReasoningEffort, Result
 
 
 class AgentOptions(TypedDict, total=False):
     """Options that `run` and `stream` pass on to `Agent`."""
 
     instructions: str
-    tools: Sequence[Tool]
+    tools: Sequence[Tool | Callable[..., Any]]
     builtin_tools: Collection[str]
     history: History
     approve: Ask | Approver | Permissions
@@ -65,6 +65,39 @@ class CallOptions(AgentOptions, total=False):
     effort: ReasoningEffort | None
 
 
+@overload
+async def run(
+    prompt: Prompt,
+    *,
+    model: str | Provider | ModelPool | None = None,
+    output_type: None = None,
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> Result[None]: ...
+
+
+@overload
+async def run(
+    prompt: Prompt,
+    *,
+    model: str | Provider | ModelPool | None = None,
+    output_type: type[OutputT],
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> Result[OutputT]: ...
+
+
+@overload
+async def run(
+    prompt: Prompt,
+    *,
+    model: str | Provider | ModelPool | None = None,
+    output_type: Any,
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> Result[Any]: ...
+
+
 async def run(
     prompt: Prompt,
     *,
@@ -72,7 +105,7 @@ async def run(
     output_type: Any = None,
     deps: Any = None,
     **options: Unpack[CallOptions],
-) -> Result:
+) -> Result[Any]:
     """Run one turn to its end. Raises the `KoreError` that ended it, if any.
 
     `prompt` is text, a list of texts and pictures (`Path`, `bytes`, `Image`, `ImageUrl`), or a user
@@ -83,7 +116,41 @@ async def run(
     """
     agent, turn = _prepare(model, options)
     async with aclosing(agent):
-        return await agent.run(prompt, output_type=output_type, deps=deps, **turn)
+        result: Result[Any] = await agent.run(prompt, output_type=output_type, deps=deps, **turn)
+        return result
+
+
+@overload
+def run_sync(
+    prompt: Prompt,
+    *,
+    model: str | Provider | ModelPool | None = None,
+    output_type: None = None,
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> Result[None]: ...
+
+
+@overload
+def run_sync(
+    prompt: Prompt,
+    *,
+    model: str | Provider | ModelPool | None = None,
+    output_type: type[OutputT],
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> Result[OutputT]: ...
+
+
+@overload
+def run_sync(
+    prompt: Prompt,
+    *,
+    model: str | Provider | ModelPool | None = None,
+    output_type: Any,
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> Result[Any]: ...
 
 
 def run_sync(
@@ -93,11 +160,52 @@ def run_sync(
     output_type: Any = None,
     deps: Any = None,
     **options: Unpack[CallOptions],
-) -> Result:
+) -> Result[Any]:
     """Run a turn without an event loop. Raises `RuntimeError` within a running loop."""
-    return run_blocking(
-        lambda: run(prompt, model=model, output_type=output_type, deps=deps, **options)
-    )
+
+    async def work() -> Result[Any]:
+        result: Result[Any] = await run(
+            prompt, model=model, output_type=output_type, deps=deps, **options
+        )
+        return result
+
+    return run_blocking(work)
+
+
+@overload
+async def parallel(
+    prompts: Iterable[Prompt],
+    *,
+    limit: int = 4,
+    model: str | Provider | ModelPool | None = None,
+    output_type: None = None,
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> ParallelResults[None]: ...
+
+
+@overload
+async def parallel(
+    prompts: Iterable[Prompt],
+    *,
+    limit: int = 4,
+    model: str | Provider | ModelPool | None = None,
+    output_type: type[OutputT],
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> ParallelResults[OutputT]: ...
+
+
+@overload
+async def parallel(
+    prompts: Iterable[Prompt],
+    *,
+    limit: int = 4,
+    model: str | Provider | ModelPool | None = None,
+    output_type: Any,
+    deps: Any = None,
+    **options: Unpack[CallOptions],
+) -> ParallelResults[Any]: ...
 
 
 async def parallel(
@@ -108,7 +216,7 @@ async def parallel(
     output_type: Any = None,
     deps: Any = None,
     **options: Unpack[CallOptions],
-) -> ParallelResults:
+) -> ParallelResults[Any]:
     """Run each prompt in a session of its own, up to `limit` of them at a time.
 
     A `KoreError` of a run is stored in `ParallelResults.errors` and stops no other run.
@@ -118,9 +226,10 @@ async def parallel(
     agent, turn = _prepare(model, options)
     each = cast(ParallelOptions, turn)
     async with aclosing(agent):
-        return await agent.parallel(
+        results: ParallelResults[Any] = await agent.parallel(
             prompts, limit=limit, output_type=output_type, deps=deps, **each
         )
+        return results
 
 
 async def stream(

@@ -1,7 +1,8 @@
 """Values per event loop: connections and locks cannot move between loops."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -11,19 +12,51 @@ class PerLoop(Generic[T]):
     """Value for each running loop, made on first use.
 
     A program may call `asyncio.run` several times with the same agent, or have a loop in each of
-    several threads.
+    several threads. `close` is called for a value whose loop ends in an orderly way.
     """
 
-    def __init__(self, make: Callable[[], T]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], T],
+        close: Callable[[T], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
         self._make = make
+        self._close = close
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
+        self._guards: dict[asyncio.AbstractEventLoop, AsyncGenerator[None]] = {}
 
     def get(self) -> T:
         loop = asyncio.get_running_loop()
         value = self._values.get(loop)
         if value is None:
             value = self._values[loop] = self._make()
+            if self._close is not None:
+                self._guard(loop, value, self._close)
         return value
+
+    def _guard(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        value: T,
+        close: Callable[[T], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Close the value when the loop ends, unless it was taken.
+
+        `asyncio.run` ends the generators that have begun in its loop, and thus this one.
+        """
+
+        async def wait() -> AsyncGenerator[None]:
+            try:
+                yield
+            finally:
+                if self._values.get(loop) is value:
+                    del self._values[loop]
+                    await close(value)
+
+        guards = {other: guard for other, guard in self._guards.items() if not other.is_closed()}
+        self._guards = {**guards, loop: wait()}
+        with suppress(StopIteration):
+            self._guards[loop].__anext__().send(None)
 
     def take(self) -> list[T]:
         """Remove and return the values of this loop and of closed loops."""

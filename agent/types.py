@@ -5,9 +5,18 @@ All of these are immutable values. JSON forms live in `codec.py`.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from agent.records import frozen
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    OutputT = TypeVar("OutputT", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT", covariant=True)
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 # How hard a model thinks before it answers.
@@ -207,9 +216,10 @@ class Usage:
 
 
 @frozen
-class Result:
+class Result(Generic[OutputT]):
     """Result of a turn.
 
+    `output` is the answer as `output_type`, when a program asked for it; no event carries it.
     `text` is the model's whole text for the person in this turn. `stopped` names the reason if the
     model did not end the turn: a limit, a loop, an interruption or an error. `cost_usd` is None
     when the cost of a call of this turn is unknown.
@@ -225,8 +235,7 @@ class Result:
     stopped: Stopping | None = None
     error_code: str | None = None
     cost_usd: float | None = None
-    # The answer as `output_type`, when a program asked for it; no event carries it.
-    output: Any = field(default=None, metadata={"in_events": False})
+    output: OutputT = field(default=None, metadata={"in_events": False})  # type: ignore[assignment]
     # The answering agent: the last one, after a handoff.
     agent: str = "main"
 

@@ -286,7 +286,7 @@ class RetryingProvider:
             retry_after_s=left_s,
             hint=t(
                 "Try again then, or choose another model: /model in a conversation, "
-                "--model for one run."
+                "--model for one run, model= in a program."
             ),
         )
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from agent.context.history_validation import is_valid
 from agent.errors import ConfigError
@@ -11,7 +11,7 @@ from agent.i18n import t
 from agent.providers.model_settings import ModelSettings
 from agent.security.policy.base import KnownTools
 from agent.turn.tool_catalog import built_in_tools
-from agent.types import Message, Result
+from agent.types import Message, OutputT, Result
 
 
 class ParallelOptions(TypedDict, total=False):
@@ -44,13 +44,13 @@ def check_beginning(messages: Sequence[Message]) -> list[Message]:
     return list(messages)
 
 
-def last_words(result: Result) -> str:
+def last_words(result: Result[Any]) -> str:
     """Return the newest reply, without the text between earlier calls."""
     replies = (message for message in reversed(result.messages) if message.role == "assistant")
     return next((message.text for message in replies), "")
 
 
-def with_earlier(earlier: Result, later: Result) -> Result:
+def with_earlier(earlier: Result[Any], later: Result[OutputT]) -> Result[OutputT]:
     """Return the later result with the messages and the usage of the earlier one."""
     costs = (earlier.cost_usd, later.cost_usd)
     return replace(

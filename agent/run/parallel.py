@@ -2,24 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.records import frozen
-from agent.types import Result, Usage
+from agent.types import OutputT, Result, Usage
 
 T = TypeVar("T")
 
 
 @frozen
-class ParallelResults:
+class ParallelResults(Generic[OutputT]):
     """Results of several runs: `results` in the order of the inputs, None for a failed run.
 
     `errors` are keyed by the input's position, from 0.
     """
 
-    results: tuple[Result | None, ...]
+    results: tuple[Result[OutputT] | None, ...]
     errors: Mapping[int, KoreError]
 
     @property
@@ -32,7 +32,7 @@ class ParallelResults:
         costs = [result.cost_usd for result in self.results if result is not None]
         return None if None in costs else sum(filter(None, costs))
 
-    def all(self) -> tuple[Result, ...]:
+    def all(self) -> tuple[Result[OutputT], ...]:
         """Return every result. Raises the first error, if there is one."""
         for place in sorted(self.errors):
             raise self.errors[place]
@@ -40,8 +40,8 @@ class ParallelResults:
 
 
 async def run_parallel(
-    inputs: Iterable[T], run: Callable[[T], Awaitable[Result]], limit: int
-) -> ParallelResults:
+    inputs: Iterable[T], run: Callable[[T], Awaitable[Result[OutputT]]], limit: int
+) -> ParallelResults[OutputT]:
     """Run each input once, up to `limit` of them at a time.
 
     Any exception except `KoreError` ends all runs and is raised.
@@ -54,7 +54,7 @@ async def run_parallel(
                 value=limit,
             )
         )
-    results: dict[int, Result | None] = {}
+    results: dict[int, Result[OutputT] | None] = {}
     errors: dict[int, KoreError] = {}
     numbered = enumerate(inputs)
 

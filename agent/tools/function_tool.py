@@ -12,7 +12,7 @@ from agent.i18n import t
 from agent.prompts import load_prompt
 from agent.security.taint.taint import BOTH
 from agent.settings import ToolSettings
-from agent.tools.base import CallContext
+from agent.tools.base import CallContext, Tool
 from agent.tools.output_spill import SpillBuffer, spill_folder
 from agent.tools.traits import UNKNOWN, ToolTraits
 from agent.types import Effect, Image, JsonSchema, Taint, ToolKind, ToolResult
@@ -174,6 +174,26 @@ def tool(
         return FunctionTool(function, effect=effect, name=name, brings=brings, asks=asks, kind=kind)
 
     return make_tool if function is None else make_tool(function)
+
+
+def read_tools(tools: object) -> tuple[Tool, ...]:
+    """Return the tools of a program, made of its plain functions as by `tool`. Raise TypeError."""
+    if isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise TypeError(f"tools: expected a list of tools, found {_short(tools)}")
+    return tuple(map(_read_tool, tools))
+
+
+def _read_tool(value: Any) -> Tool:
+    if inspect.isroutine(value):
+        return FunctionTool(value)
+    if isinstance(value, type) or not callable(getattr(value, "run", None)):
+        raise TypeError(f"tools: expected a function or a kore.Tool, found {_short(value)}")
+    tool_of_program: Tool = value
+    return tool_of_program
+
+
+def _short(value: object) -> str:
+    return repr(value)[:80]
 
 
 def _split_images(value: Any) -> tuple[tuple[Image, ...], Any]:

@@ -1,5 +1,6 @@
-"""Examples in the library's pages run, print the expected output, and pass mypy."""
+"""Examples in the library's pages run, print the expected output, and pass mypy and pyright."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,34 @@ PRINTED = {
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }
+# Types of outputs, as a program sees them.
+OUTPUT_TYPES = """
+from dataclasses import dataclass
+from typing import assert_type
+
+import kore
+
+
+@dataclass
+class City:
+    name: str
+
+
+def name_of(city: City) -> str:
+    \"\"\"Return the name of a city.\"\"\"
+    return city.name
+
+
+async def main() -> None:
+    agent = kore.Agent("offline/echo", tools=[name_of])
+    assert_type((await agent.run("where?", output_type=City)).output, City)
+    assert_type((await agent.run("where?", output_type=list[City])).output, list[City])
+    assert_type((await agent.run("where?")).output, None)
+    assert_type((await kore.run("where?", output_type=City)).output, City)
+    assert_type(kore.run_sync("where?", output_type=City).output, City)
+    for result in (await agent.parallel(["where?"], output_type=City)).all():
+        assert_type(result, kore.Result[City])
+"""
 
 
 def examples() -> dict[tuple[str, str], str]:
@@ -74,18 +103,31 @@ def test_provider_is_registered_in_ten_lines() -> None:
     assert len(own) <= 10
 
 
-@pytest.mark.slow
-def test_examples_are_strictly_typed(tmp_path: Path) -> None:
+@pytest.fixture
+def sources(tmp_path: Path) -> list[str]:
+    """Return the paths of all examples."""
     for (name, head), snippet in EXAMPLES.items():
         title = "".join(char if char.isalnum() else "_" for char in head.lower())
         (tmp_path / f"{name.replace('-', '_')}_{title}.py").write_text(snippet)
+    (tmp_path / "output_types.py").write_text(OUTPUT_TYPES)
+    return list(map(str, sorted([*tmp_path.glob("*.py"), *(ROOT / "examples").glob("*.py")])))
+
+
+@pytest.mark.slow
+def test_examples_are_strictly_typed(sources: list[str]) -> None:
     # The same settings as for `mypy` alone, so that both share the cache about packages.
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml"]
     done = subprocess.run(
-        [*command, *map(str, sorted([*tmp_path.glob("*.py"), *(ROOT / "examples").glob("*.py")]))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, *sources], cwd=ROOT, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_examples_pass_pyright(sources: list[str]) -> None:
+    pyright = shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("language server pyright is not installed")
+    command = [pyright, "--pythonpath", sys.executable, *sources]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

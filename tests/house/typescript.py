@@ -159,7 +159,7 @@ def _union(name: str, kind: Any, records: dict[str, str]) -> str:
 
 def _interface(name: str, cls: Any, records: dict[str, str], tag: str = "") -> str:
     hints = get_type_hints(cls)
-    event_fields = [part for part in fields(cls) if not tag or part.metadata.get("in_events", True)]
+    event_fields = [part for part in fields(cls) if part.metadata.get("in_events", True)]
     lines = []
     for part in event_fields:
         required = part.default is MISSING and part.default_factory is MISSING

@@ -25,7 +25,7 @@ class SdkTransport:
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
         self._deadlines = deadlines
-        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._open_client)
+        self._clients: PerLoop[openai.AsyncOpenAI] = PerLoop(self._open_client, _close_client)
 
     @asynccontextmanager
     async def post(self, body: bytes) -> AsyncIterator[HttpResponse]:
@@ -117,3 +117,7 @@ class SdkTransport:
                 )
             cause = cause.__cause__
         return Unavailable(t("the connection to {vendor} was lost", vendor=self._endpoint.vendor))
+
+
+async def _close_client(client: "openai.AsyncOpenAI") -> None:
+    await client.close()

@@ -128,7 +128,7 @@ class AiohttpTransport:
     def __init__(self, endpoint: Endpoint, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
         self._deadlines = deadlines
-        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._open_session)
+        self._sessions: PerLoop[aiohttp.ClientSession] = PerLoop(self._open_session, _close_session)
 
     @asynccontextmanager
     async def post(self, body: bytes) -> AsyncIterator[HttpResponse]:
@@ -178,6 +178,10 @@ class AiohttpTransport:
             headers=self._endpoint.headers,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+
+
+async def _close_session(session: "aiohttp.ClientSession") -> None:
+    await session.close()
 
 
 def probed_socket(addr_info: "AddrInfoType") -> socket.socket:

@@ -474,3 +474,32 @@ def test_function_tool_taint_restricts_built_in_tools(tmp_path: Path) -> None:
     replies = [calls(tool_call("read_mail")), calls(tool_call("exec", "c2", command=line)), "done"]
     agent = Agent(ScriptedProvider(replies), tools=[read_mail], mode="auto", workspace=tmp_path)
     assert "Not allowed" in results(agent.run_sync("go").messages)[1]
+
+
+def double(x: int) -> int:
+    """Return twice the number."""
+    return 2 * x
+
+
+async def test_plain_function_is_a_tool(tmp_path: Path) -> None:
+    model = ScriptedProvider([calls(tool_call("double", x=21)), "42"])
+    async with kore.Agent(model, workspace=tmp_path, tools=[double]) as agent:
+        result = await agent.run("double 21")
+    assert [message.text for message in result.messages if message.role == "tool"] == ["42"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        (double, "tools: expected a list of tools, found <function double"),
+        ("double", "tools: expected a list of tools, found 'double'"),
+        ([3], "tools: expected a function or a kore.Tool, found 3"),
+        ([Point], "tools: expected a function or a kore.Tool, found <class"),
+        ([lambda x: x], "a tool cannot be named '<lambda>'"),
+    ],
+)
+def test_anything_else_is_one_sentence(tools: Any, expected: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        kore.Agent("offline/echo", tools=tools)
+    assert str(caught.value).startswith(expected)
+    assert "\n" not in str(caught.value)

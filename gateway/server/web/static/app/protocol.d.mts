@@ -721,7 +721,6 @@ export interface Result {
   stopped?: "max_iterations" | "loop" | "limit" | "filtered" | "cancelled" | "error" | "hook" | null
   error_code?: string | null
   cost_usd?: number | null
-  output?: any
   agent?: string
 }
 
