@@ -44,8 +44,10 @@ class Project:
     ecosystems: Mapping[str, Ecosystem]
 
 
-def read_lines() -> list[Line]:
-    entries = tomllib.loads(LINES.read_text("utf-8"))["lines"]
+def read_lines(environment: Path) -> list[Line]:
+    """Return the lines; `environment` is the virtual environment outside of the project."""
+    text = LINES.read_text("utf-8").replace("{environment}", str(environment))
+    entries = tomllib.loads(text)["lines"]
     return [Line(**{**entry, "programs": tuple(entry.get("programs", ()))}) for entry in entries]
 
 

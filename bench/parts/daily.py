@@ -2,9 +2,10 @@
 
 Each line of bench/daily/lines.toml runs in a main checkout, a linked worktree, a submodule and a
 subfolder, on the machine's real tools and the person's own package caches. The person trusts the
-projects, lists the database as a local service, and answers each question with "once". A line works
-if it ends with 0, prints what it should, and its effect is there afterwards. Lines that do not work
-outside either are left out, and named.
+projects, lists the database as a local service and a virtual environment outside of the project as
+readable, and answers each question with "once". A line works if it ends with 0, prints what it
+should, and its effect is there afterwards. Lines that do not work outside either are left out, and
+named.
 """
 
 import asyncio
@@ -52,7 +53,11 @@ class Outcome:
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
-    with tempfile.TemporaryDirectory(prefix="kore-bench-") as name, _database() as variables:
+    # Not below /tmp, which is another folder in the sandbox.
+    with (
+        tempfile.TemporaryDirectory(prefix="kore-bench-", dir="/var/tmp") as name,
+        _database() as variables,
+    ):
         folder = Path(name)
         project, env = read_project(), _environ(folder) | variables
         make_go_proxy(folder / "goproxy")
@@ -62,7 +67,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             )
             lines = _prepared(project, [*inside.values(), *outside.values()], env)
             home = _made(folder / "home")
-            _configure(home, [*inside.values()], variables)
+            _configure(home, [*inside.values()], variables, _environment(env))
             outcomes: dict[str, list[tuple[Line, Outcome, Outcome]]] = {}
             async with _serving(command, home, env) as kore:
                 for place in inside:
@@ -127,7 +132,7 @@ def _prepared(project: Project, places: Sequence[Path], env: Mapping[str, str]) 
         else:
             ready.add(name)
     lines = []
-    for line in read_lines():
+    for line in read_lines(_environment(env)):
         missing = missing_programs(line.programs)
         if line.ecosystem in ready and missing:
             print(f"  skipped: {line.title} ({', '.join(missing)})", file=sys.stderr, flush=True)
@@ -204,12 +209,19 @@ def _judged(line: Line, code: int, output: str, folder: Path, env: Mapping[str, 
     return Outcome(works, output)
 
 
+def _environment(env: Mapping[str, str]) -> Path:
+    """Return the virtual environment that the preparation makes outside of the project."""
+    return Path(env["FIXTURES"], "environment")
+
+
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
 
 
-def _configure(home: Path, places: Sequence[Path], variables: Mapping[str, str]) -> None:
+def _configure(
+    home: Path, places: Sequence[Path], variables: Mapping[str, str], environment: Path
+) -> None:
     services = [f"unix:{variables['PGHOST']}/.s.PGSQL.5432"] if variables else []
     repositories = [
         subprocess.run(
@@ -223,6 +235,7 @@ def _configure(home: Path, places: Sequence[Path], variables: Mapping[str, str])
         "security": {
             "trusted_folders": sorted({*repositories, *map(str, places)}),
             "exec_local": services,
+            "sandbox_read": [str(environment / name) for name in ("bin", "lib", "pyvenv.cfg")],
             "exec_env": dict(variables),
         },
     }

@@ -76,8 +76,12 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
     spec: Spec | None = programs().get(last)
     if is_own:
         # Running a program of the workspace is work, also if it is a link, as in a virtual
-        # environment: the sandbox shows where it leads, or not.
-        spec = (spec or {"class": "works"}) if place.holds_program(name) else None
+        # environment: the sandbox shows where it leads, or not. Elsewhere, only known programs
+        # are, in folders that the sandbox shows.
+        if place.holds_program(name):
+            spec = spec or {"class": "works"}
+        elif not place.sandbox.shows_program(name):
+            spec = None
     if spec is None or may_set_risky(command):
         return "unknown"
     first = 1

@@ -26,12 +26,19 @@ class SandboxScope:
 
     `has_own_network`: at 127.0.0.1 they reach only each other and, at the `service_ports`, local
     services. `temporary` is the path of their folder of temporary files, which no other program
-    uses; None without one.
+    uses; None without one. `programs` are the folders outside of the workspace that they can read
+    and run from.
     """
 
     has_own_network: bool = False
     service_ports: frozenset[int] = frozenset()
     temporary: str | None = None
+    programs: tuple[str, ...] = ()
+
+    def shows_program(self, path: str) -> bool:
+        """Return whether a program, given by its whole path, is in one of the folders."""
+        is_plain = path == os.path.normpath(path) and not GLOB.search(path)
+        return is_plain and any(path.startswith(f"{folder}/") for folder in self.programs)
 
 
 NO_SANDBOX = SandboxScope()

@@ -658,7 +658,14 @@ class SandboxedCommands:
             has_own_network=isinstance(self._sandbox, SharesNetwork),
             service_ports=frozenset(service.port for service in services if service.port),
             temporary=None if temporary is None else str(temporary.command_path),
+            programs=self._program_folders(),
         )
+
+    def _program_folders(self) -> tuple[str, ...]:
+        """Return the folders of programs that commands see outside of the workspace."""
+        if not isinstance(self._sandbox, ShowsFolders):
+            return ()
+        return tuple(map(str, self._sandbox.readable_programs))
 
     def shares_network(self, session: str) -> bool:
         """Return whether the session's commands reach each other at 127.0.0.1. May block."""

@@ -335,6 +335,26 @@ def test_workspace_in_the_temporary_folder_is_judged_by_its_links(workspace: Pat
     assert kind_of("cat link/a", workspace, sandbox=sandbox) == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("/env/bin/python -m pytest -q", "works"), ("/env/bin/pytest -k 'a b'", "works"),
+        ("/env/bin/ls src", "works"), ("/env/bin/pip list", "works"),
+        ("/env/bin/pip install x", "unknown"), ("/env/bin/python /env/x.py", "unknown"),
+        ("/env/bin/unheard-of", "unknown"), ("/env/../bin/python x", "unknown"),
+        ("/env/bin/py*", "unknown"), ("/environment/bin/python x", "unknown"),
+        ("/other/bin/python x", "unknown"), ("/env/bin/rm x", "unknown"),
+        ("PYTHONPATH=. /env/bin/python x", "unknown"), ("/env/bin/python ../x", "unknown"),
+    ],
+)  # fmt: skip
+def test_known_programs_that_the_sandbox_shows_work(
+    command: str, kind: str, workspace: Path
+) -> None:
+    sandbox = SandboxScope(programs=("/env",))
+    assert kind_of(command, workspace, sandbox=sandbox) == kind
+    assert kind_of(command, workspace) == "unknown"
+
+
 def test_link_to_a_program_counts_as_a_program_of_the_workspace(workspace: Path) -> None:
     (workspace / ".venv/bin").mkdir(parents=True)
     (workspace / ".venv/bin/python").symlink_to("/usr/bin/python3")
