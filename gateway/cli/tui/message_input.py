@@ -15,6 +15,8 @@ from gateway.core.messages import QueueMode
 
 _NEW_LINE = ("ctrl+j", "alt+enter", "shift+enter")
 _MOST_OFFERED = 8
+# Characters of words that textual does not count as printable: joiners and no-break spaces.
+_TYPED = frozenset("\u200c\u200d\u00a0\u202f")
 
 
 class MessageInput(TextArea):
@@ -65,6 +67,9 @@ class MessageInput(TextArea):
         elif key in _NEW_LINE:
             self._take(event)
             self.insert("\n")
+        elif event.character in _TYPED:
+            self._take(event)
+            self.insert(event.character)
         elif key == "tab":
             self._take(event)
             await self._complete()

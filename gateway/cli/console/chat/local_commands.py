@@ -72,7 +72,7 @@ CHAT_COMMANDS = tuple(
 CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
 KEYS_HELP = (
     ("Enter", mark_for_translation("send")),
-    ("Alt-Enter, Ctrl-J", mark_for_translation("new line")),
+    ("Shift-Enter, Alt-Enter, Ctrl-J", mark_for_translation("new line")),
     ("Tab", mark_for_translation("accept the suggestion; during a turn: send for afterwards")),
     ("Up, Down", mark_for_translation("input history")),
     ("Ctrl-O", mark_for_translation("expand the last result")),

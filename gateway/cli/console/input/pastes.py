@@ -1,12 +1,16 @@
 """Placeholders for long pasted texts, which are sent in full."""
 
+import shlex
 from collections import OrderedDict
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from agent.i18n import plural
 
 _MAX_LINES = 12
 _MAX_CHARS = 1_500
 _MAX_STORED_CHARS = 20_000_000
+_MAX_PATH_CHARS = 4096
 
 
 class Pastes:
@@ -20,7 +24,13 @@ class Pastes:
         self._pieces: OrderedDict[str, None] = OrderedDict()
 
     def fold(self, text: str) -> str:
-        """Return the placeholder of a text, or the text if it is short."""
+        """Return the placeholder of a text, or the text if it is short.
+
+        The path of a picture, as a terminal pastes it for a dropped file, becomes its mention. It
+        counts as typed: the person sees it in the line.
+        """
+        if (mention := picture_mention(text)) is not None:
+            return mention
         self._note(text)
         return self._fold(text)
 
@@ -78,3 +88,33 @@ class Pastes:
         while sum(map(len, self._texts.values())) > _MAX_STORED_CHARS and len(self._texts) > 1:
             self._texts.popitem(last=False)
         return mark
+
+
+def picture_mention(text: str) -> str | None:
+    """Return the mention of a picture whose full path is the whole text, or None.
+
+    Terminals quote or escape the path of a dropped file, or write it as a URL.
+    """
+    line = text.strip()
+    if not line.startswith(("/", "'/", '"/', "file:///")) or len(line) > _MAX_PATH_CHARS:
+        return None
+    if line.startswith("file:"):
+        words = [unquote(urlsplit(line).path)]
+    else:
+        try:
+            words = shlex.split(line)
+        except ValueError:
+            return None
+    path = words[0]
+    if len(words) != 1 or '"' in path or not path.isprintable() or not _is_picture(Path(path)):
+        return None
+    return f'@"{path}" '
+
+
+def _is_picture(path: Path) -> bool:
+    from agent.context.project.pointed_file import kind_of
+
+    try:
+        return path.is_file() and kind_of(path) == "picture"
+    except OSError:
+        return False

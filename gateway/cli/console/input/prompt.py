@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.input import create_input
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
@@ -42,6 +43,10 @@ _MENU_ROWS = 8
 # Style only the text: coloured blanks would fill the line, and a full line wraps when the window
 # becomes narrower, which scrolls the content above it away.
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"})
+# XTMODKEYS: the terminal tells Shift-Enter from Enter; keys with a code of their own stay the same.
+_MODIFIED_KEYS_ON, _MODIFIED_KEYS_OFF = "\x1b[>4;1m", "\x1b[>4m"
+# Shift-Enter, as xterm and as kitty write it; prompt_toolkit reads the first as Enter.
+ANSI_SEQUENCES.update(dict.fromkeys(("\x1b[27;2;13~", "\x1b[13;2u"), Keys.ControlJ))
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -123,7 +128,11 @@ class Prompt:
             # The terminal has converted each earlier Enter into a line feed.
             early = self._input.read_keys()
             store_typeahead(self._input, [_as_enter(key) for key in early])
-            yield
+            self._write(_MODIFIED_KEYS_ON)
+            try:
+                yield
+            finally:
+                self._write(_MODIFIED_KEYS_OFF)
 
     async def read(self, question: str = "", *, letters: Collection[str] = ()) -> str | None:
         """Return a message, or None after `leave`. One of the `letters` alone needs no Enter.

@@ -174,6 +174,17 @@ async def test_fresh_conversation_for_the_plan_is_a_new_tab(tmp_path: Path) -> N
     assert len(provider.requests[-1].messages) == 1
 
 
+async def test_joiners_and_no_break_spaces_can_be_typed(tmp_path: Path) -> None:
+    text = "می\u200cخواهم 👩\u200d💻 10\u00a0km 1\u202f000"
+    async with (
+        running(tmp_path, []) as parts,
+        full_screen_of(parts.service, tmp_path) as screens,
+    ):
+        for character in text:
+            screens.full_screen.post_message(events.Key(character, character))
+        await screens.until(lambda: screens.tab.input.text == text)
+
+
 async def test_question_notifies_a_person_who_looks_elsewhere(tmp_path: Path) -> None:
     steps = [call("exec", command="ls"), "first", call("exec", command="ls"), "second"]
     written: list[str] = []

@@ -43,6 +43,20 @@ async def test_conversation_runs_from_greeting_to_exit(owner: MemoryService, hom
     assert terminal.text.count("echo: hello there") == 1
 
 
+async def test_shift_enter_makes_a_new_line_and_the_terminal_is_restored(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("one\x1b[27;2;13~two\x1b[13;2uthree\r")
+        assert await submissions(owner, 1) == ["one\ntwo\nthree"]
+        await terminal.see("echo: one")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
+    assert terminal.raw.count("\x1b[>4;1m") == terminal.raw.count("\x1b[>4m") == 1
+
+
 async def test_choices_after_a_plan_need_a_single_key(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, "--permission-mode", "plan") as terminal:
         await terminal.see(PROMPT)
