@@ -1,7 +1,8 @@
 """Runs git for worktrees, outside of the sandbox and without programs of the repository.
 
-Hooks, file system monitors, editors and network access are off, the person's own configuration is
-reduced to harmless values, and nothing is found by git itself: the store and the folder are given.
+Hooks, filters, merge drivers, file system monitors, editors and network access are off, the
+person's own configuration is reduced to harmless values, and nothing is found by git itself: the
+store and the folder are given.
 """
 
 import os
@@ -18,6 +19,7 @@ from agent.security.files.instruction_files import GIT
 from agent.security.sandbox.git_defaults import read_git_defaults
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.shell.git_safety import is_plain_configuration
+from agent.security.taint.file_marks import is_marked
 
 # A large checkout on a slow disk.
 _TIMEOUT_S = 600
@@ -26,7 +28,9 @@ _SETTINGS = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.quotePath=false"),
     *("submodule.recurse=false", "gc.auto=0", "maintenance.auto=false"),
     *("commit.gpgSign=false", "merge.autoStash=false", "protocol.allow=never"),
+    "merge.verifySignatures=false",
 )
+_PROGRAM_KEYS = r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver)$"
 _VARIABLES = {
     "PATH": SYSTEM_PATH,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -61,12 +65,13 @@ class Checkout:
     """Folder with files of a repository: the main checkout, or a linked worktree.
 
     `store` has the state of this folder (HEAD, index), `main` is the folder of the main checkout.
-    All are real paths.
+    Git uses `index` instead of its own, unless it is None. All are real paths.
     """
 
     folder: Path
     store: Path
     main: Path
+    index: Path | None = None
 
     @property
     def is_main(self) -> bool:
@@ -77,17 +82,27 @@ class Checkout:
         """Store of the repository."""
         return self.main / GIT
 
-    def run(self, *words: str) -> GitResult:
-        """Run git here. Raises `WorktreeError` without git, and after a timeout."""
+    def run(self, *words: str, data: bytes = b"") -> GitResult:
+        """Run git here, with `data` as its input.
+
+        Raises `WorktreeError` without git, and after a timeout.
+        """
         program = find_trusted_program("git", path=SYSTEM_PATH)
         if program is None:
             raise WorktreeError(t("git is not installed"))
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         with tempfile.TemporaryDirectory() as folder:
-            for path, data in read_git_defaults(None).files(folder).items():
-                Path(path).write_bytes(data)
+            for path, defaults in read_git_defaults(None).files(folder).items():
+                Path(path).write_bytes(defaults)
             home = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-            places = {"GIT_DIR": str(self.store), "GIT_WORK_TREE": str(self.folder)}
+            places = {
+                "GIT_DIR": str(self.store),
+                # Commands may write the file in `store` that says the same.
+                "GIT_COMMON_DIR": str(self.common),
+                "GIT_WORK_TREE": str(self.folder),
+            }
+            if self.index is not None:
+                places["GIT_INDEX_FILE"] = str(self.index)
             environ = {**_VARIABLES, **home, **places, "GIT_CONFIG_GLOBAL": f"{folder}/config"}
             if words[:1] in (("merge",), ("commit",)) and not _has_identity(
                 program, self.folder, environ
@@ -97,11 +112,12 @@ class Checkout:
                     for role in ("AUTHOR", "COMMITTER")
                     for part, value in _IDENTITY.items()
                 }
-            return _run([program, *settings, *words], self.folder, environ)
+            environ |= _without_programs(program, self.folder, environ)
+            return _run([program, *settings, *words], self.folder, environ, data)
 
-    def ask(self, *words: str) -> str:
+    def ask(self, *words: str, data: bytes = b"") -> str:
         """Return the output of git without the last newline. Raises `WorktreeError`."""
-        result = self.run(*words)
+        result = self.run(*words, data=data)
         if result.code != 0:
             raise WorktreeError(failure_of(words[0], result))
         return result.output.removesuffix("\n")
@@ -146,17 +162,31 @@ def find_checkout(folder: Path, *, is_trusted: bool) -> Checkout:
         store, main = outer.own, outer.common.parent
     if not is_store(main / GIT):
         raise WorktreeError(t("{folder} is not the top of a git repository", folder=folder))
-    checked = [] if is_trusted else [main / GIT / "config", main / GIT / "config.worktree"]
-    if main != folder:
-        # Commands may write where the state of a worktree is.
-        checked.append(store / "config.worktree")
-    for file in checked:
-        if not is_plain_configuration(file):
-            raise WorktreeError(
-                t("{file} may name programs, so git is not started there", file=file),
-                hint=t("if you trust the repository: kore trust {folder}", folder=main),
-            )
-    return Checkout(folder, store, main)
+    checkout = Checkout(folder, store, main)
+    of_worktree = main / GIT / "config.worktree"
+    if not is_trusted:
+        _refuse_programs(main / GIT / "config", main)
+    if not is_trusted or is_marked(of_worktree):
+        _refuse_programs(of_worktree, main)
+    if not checkout.is_main:
+        check_state(checkout)
+    return checkout
+
+
+def check_state(checkout: Checkout) -> None:
+    """Raise `WorktreeError` if the state of a worktree may name programs for git to run.
+
+    Commands may write there, so the trust in a repository does not count.
+    """
+    _refuse_programs(checkout.store / "config.worktree", checkout.main)
+
+
+def _refuse_programs(file: Path, main: Path) -> None:
+    if not is_plain_configuration(file):
+        raise WorktreeError(
+            t("{file} may name programs, so git is not started there", file=file),
+            hint=t("if you trust the repository: kore trust {folder}", folder=main),
+        )
 
 
 def _has_identity(program: str, folder: Path, environ: Mapping[str, str]) -> bool:
@@ -164,13 +194,34 @@ def _has_identity(program: str, folder: Path, environ: Mapping[str, str]) -> boo
     return result.code == 0 and bool(result.output.strip())
 
 
-def _run(command: list[str], folder: Path, environ: Mapping[str, str]) -> GitResult:
+def _without_programs(program: str, folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return variables that turn off filters and merge drivers of the configuration.
+
+    The programs of a trusted repository are often files that commands can change, such as those of
+    a virtual environment.
+    """
+    result = _run(
+        [program, "config", "--null", "--name-only", "--get-regexp", _PROGRAM_KEYS], folder, environ
+    )
+    keys = dict.fromkeys(filter(None, result.output.split("\0")))
+    variables = {"GIT_CONFIG_COUNT": str(len(keys))}
+    for number, key in enumerate(keys):
+        is_empty = key.endswith((".clean", ".smudge", ".process"))
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        # As a merge driver, `false` leaves a conflict.
+        variables[f"GIT_CONFIG_VALUE_{number}"] = "" if is_empty else "false"
+    return variables
+
+
+def _run(
+    command: list[str], folder: Path, environ: Mapping[str, str], data: bytes = b""
+) -> GitResult:
     try:
         ran = subprocess.run(
             command,
             cwd=folder,
             env=environ,
-            stdin=subprocess.DEVNULL,
+            input=data,
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,

@@ -47,7 +47,9 @@ class ProjectWorktrees:
         worktrees = self.of(folder)
         worktree = worktrees.open(name, is_locked=is_locked)
         main, record = worktrees.checkout.main, self.origin.worktrees
-        if record is not None and self.origin.is_own(main):
+        if not worktree.is_new:
+            self.origin.adopt(worktree.folder)
+        elif record is not None and self.origin.is_own(main):
             try:
                 record.add(worktree.folder, main)
             except OSError as exc:

@@ -8,15 +8,19 @@ import hashlib
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import field, replace
 from pathlib import Path
+from typing import Literal
 
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.files.git_layout import find_outer_store
+from agent.security.files.instruction_files import GIT
 from agent.text.visible import escape_line
-from agent.worktrees.git import Checkout, GitResult, WorktreeError, failure_of
+from agent.worktrees.git import Checkout, GitResult, WorktreeError, check_state, failure_of
 from agent.worktrees.names import ACTIONS, LEAVE
 
 PREFIX = "kore/"
@@ -37,8 +41,9 @@ class Worktree:
     """A linked worktree; its name is that of its folder.
 
     `branch` is None for a detached HEAD. `is_missing` means that the folder was deleted by hand,
-    `is_unfinished` that git is still creating it, or was stopped while it did. Git does not remove
-    one that `is_locked`, as those of working sub-agents are.
+    `is_unfinished` that git is still creating it, or was stopped while it did, and `is_new` that
+    Kore has just created it. Git does not remove one that `is_locked`, as those of working
+    sub-agents are.
     """
 
     folder: Path
@@ -47,6 +52,7 @@ class Worktree:
     is_missing: bool
     is_unfinished: bool
     is_locked: bool
+    is_new: bool = field(default=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -205,9 +211,28 @@ class Worktrees:
             )
         if not self._changed_files(inside):
             return False
-        inside.ask("add", "--all")
+        self._stage(inside)
         inside.ask("commit", "--quiet", "--no-verify", "--message", message)
         return True
+
+    def _stage(self, checkout: Checkout) -> None:
+        """Put all changes into the index.
+
+        `git add` is not used: it starts git in submodules, with their configuration, and commands
+        can create both.
+        """
+        removed: list[str] = []
+        changed: list[str] = []
+        for state, name in _status(checkout, untracked="all"):
+            if state[1] == "D":
+                removed.append(name)
+            # A name with a slash at its end is another repository.
+            elif state[1] != " " and not name.endswith("/"):
+                changed.append(name)
+        for option, names in (("--force-remove", removed), ("--add", changed)):
+            if names:
+                data = os.fsencode("".join(f"{name}\0" for name in names))
+                checkout.ask("update-index", option, "-z", "--stdin", data=data)
 
     def merge(self, worktree: Worktree) -> MergeResult:
         """Merge the branch of a worktree into the branch that is checked out here.
@@ -270,7 +295,8 @@ class Worktrees:
         if (worktree := self._existing(name)) is not None:
             if not worktree.is_unfinished:
                 return worktree
-            # Its creation was interrupted under this lock, so nobody has worked in it.
+            # Its creation was interrupted under this lock.
+            self._refuse_work(worktree)
             self._checkout.ask("worktree", "remove", "--force", "--force", str(worktree.folder))
         if os.path.lexists(folder):
             raise WorktreeError(
@@ -291,7 +317,7 @@ class Worktrees:
         self._checkout.ask("worktree", "add", *words)
         worktree = self._existing(name)
         assert worktree is not None, "git lists what it has just created"
-        return worktree
+        return replace(worktree, is_new=True)
 
     def _existing(self, name: str) -> Worktree | None:
         """Return the worktree in the folder of this name, or on Kore's branch of this name."""
@@ -328,31 +354,35 @@ class Worktrees:
                 ),
                 hint="git worktree repair",
             )
-        return Checkout(worktree.folder, store.own, self._checkout.main)
+        checkout = Checkout(worktree.folder, store.own, self._checkout.main)
+        check_state(checkout)
+        return checkout
+
+    def _refuse_work(self, worktree: Worktree) -> None:
+        """Refuse an unfinished worktree with files that are not in its commit.
+
+        A command can make any worktree look unfinished.
+        """
+        if set(os.listdir(worktree.folder)) <= {GIT}:
+            return
+        # Git was stopped before it wrote the index, or a command may have changed it.
+        with tempfile.TemporaryDirectory() as folder:
+            inside = replace(self._inside(worktree), index=Path(folder).resolve() / "index")
+            inside.ask("read-tree", "HEAD")
+            files = [name for state, name in _status(inside, untracked="normal") if state != " D"]
+            unfinished = self._unfinished(inside)
+        # Where git was stopped, it may have left an empty file.
+        _refuse(inside, [*(n for n in files if not _is_empty(inside.folder / n)), *unfinished])
 
     def _changed_files(self, checkout: Checkout, *, untracked: bool = True) -> Sequence[str]:
-        # Git in a submodule would read the configuration there, which a command may have written.
-        status = checkout.ask(
-            *("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"),
-            f"--untracked-files={'normal' if untracked else 'no'}",
-        )
-        files = [entry[3:] for entry in status.split("\0") if entry]
+        files = [name for _, name in _status(checkout, untracked="normal" if untracked else "no")]
         return [*files, *self._unfinished(checkout)]
 
     def _unfinished(self, checkout: Checkout) -> Sequence[str]:
         return [name for name in _UNFINISHED if os.path.lexists(checkout.store / name)]
 
     def _refuse_changes(self, checkout: Checkout, *, untracked: bool) -> None:
-        files = self._changed_files(checkout, untracked=untracked)
-        if files:
-            raise WorktreeError(
-                t(
-                    "{folder} has uncommitted changes: {files}",
-                    folder=checkout.folder,
-                    files=list_files(files),
-                ),
-                hint=t("commit them first; nothing was changed"),
-            )
+        _refuse(checkout, self._changed_files(checkout, untracked=untracked))
 
     def _is_contained(self, worktree: Worktree) -> bool:
         """Return whether another branch contains the commits of a worktree and of its branch."""
@@ -366,7 +396,10 @@ class Worktrees:
 
     def _merge_failure(self, worktree: Worktree, result: GitResult) -> WorktreeError:
         here = self._checkout
-        conflicts = here.ask("diff", "--name-only", "--no-ext-diff", "--diff-filter=U").splitlines()
+        conflicts = here.ask(
+            *("diff", "--name-only", "--no-ext-diff", "--ignore-submodules=dirty"),
+            "--diff-filter=U",
+        ).splitlines()
         if here.commit_of("MERGE_HEAD") is not None:
             here.ask("merge", "--abort")
         if not conflicts:
@@ -391,6 +424,38 @@ def _exclusive(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _status(
+    checkout: Checkout, *, untracked: Literal["no", "normal", "all"]
+) -> list[tuple[str, str]]:
+    """Return the two letters of `git status` for each changed file, and its name."""
+    # Git in a submodule would read the configuration there, which a command may have written.
+    status = checkout.ask(
+        *("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"),
+        f"--untracked-files={untracked}",
+    )
+    return [(entry[:2], entry[3:]) for entry in status.split("\0") if entry]
+
+
+def _refuse(checkout: Checkout, files: Sequence[str]) -> None:
+    """Raise `WorktreeError` if there are changed files."""
+    if files:
+        raise WorktreeError(
+            t(
+                "{folder} has uncommitted changes: {files}",
+                folder=checkout.folder,
+                files=list_files(files),
+            ),
+            hint=t("commit them first; nothing was changed"),
+        )
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return os.lstat(path).st_size == 0
+    except OSError:
+        return False
 
 
 def check_name(name: str) -> None:

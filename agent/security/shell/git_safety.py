@@ -40,6 +40,7 @@ _PLAIN_VALUES = {
         ("core.symlinks", "core.quotepath", "core.longpaths", "core.trustctime"), _BOOLEAN
     ),
     **dict.fromkeys(("core.logallrefupdates", "core.autocrlf", "core.eol"), _WORD),
+    **dict.fromkeys(("core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse"), _BOOLEAN),
     "extensions.objectformat": r"sha1|sha256",
     "extensions.refstorage": r"files|reftable",
     "init.defaultbranch": _NAME,

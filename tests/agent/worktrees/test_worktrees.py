@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.security.taint.file_marks import mark_tainted
 from agent.worktrees.git import WorktreeError, find_checkout
 from tests.agent.worktrees.repositories import (
     commit_all,
@@ -357,3 +358,106 @@ def test_creation_that_was_killed_is_repeated(repository: Path, moment: str) -> 
     folder = worktrees_of(repository).open("fix").folder
     assert git(folder, "status", "--porcelain") == ""
     assert not (entry / "locked").exists()
+
+
+def test_work_in_a_worktree_that_a_command_calls_unfinished_is_not_removed(
+    repository: Path,
+) -> None:
+    folder = worktrees_of(repository).open("fix").folder
+    (folder / "new.py").write_text("work = 1\n")
+    entry = repository / ".git" / "worktrees" / "fix"
+    (entry / "locked").write_text("initializing")
+    (entry / "index").unlink()
+    with pytest.raises(WorktreeError, match=r"uncommitted changes: new\.py"):
+        worktrees_of(repository).open("fix")
+    assert (folder / "new.py").read_text() == "work = 1\n"
+
+
+@pytest.fixture
+def marker_filter(repository: Path, tmp_path: Path) -> tuple[str, Path]:
+    """Return configuration with a filter for all files, and the file that the filter writes."""
+    git(repository, "config", "extensions.worktreeConfig", "true")
+    (repository / ".git" / "info" / "attributes").write_text("* filter=planted\n")
+    marker = tmp_path / "filter-ran"
+    return f'[filter "planted"]\n\tclean = touch {marker}; cat\n', marker
+
+
+def test_configuration_in_the_state_of_a_worktree_names_no_program(
+    repository: Path, marker_filter: tuple[str, Path]
+) -> None:
+    """The repository is trusted, but commands may write there."""
+    configuration, marker = marker_filter
+    worktrees = worktrees_of(repository)
+    worktree = worktrees.open("fix")
+    state = repository / ".git" / "worktrees" / "fix"
+    (state / "config.worktree").write_text(configuration)
+    os.utime(worktree.folder / "main.py", (1, 1))
+    with pytest.raises(WorktreeError, match="may name programs"):
+        worktrees.state(worktree)
+    assert not marker.exists()
+
+
+def test_configuration_of_the_main_checkout_that_a_command_wrote_names_no_program(
+    repository: Path, marker_filter: tuple[str, Path]
+) -> None:
+    path = repository / ".git" / "config.worktree"
+    path.write_text(marker_filter[0])
+    mark_tainted(path, repository, unseen=True)
+    with pytest.raises(WorktreeError, match="may name programs"):
+        worktrees_of(repository)
+
+
+def test_replaced_link_to_the_repository_is_not_followed(repository: Path, tmp_path: Path) -> None:
+    """A command may replace it after the check."""
+    other = create_repository(tmp_path.resolve() / "other")
+    checkout = find_checkout(worktrees_of(repository).open("fix").folder, is_trusted=True)
+    git(other, "config", "remote.other.url", "/other")
+    (checkout.store / "commondir").write_text(str(other / ".git"))
+    assert checkout.run("config", "remote.other.url").output == ""
+
+
+def test_sparse_worktrees_can_be_used(repository: Path) -> None:
+    git(repository, "sparse-checkout", "set", "src")
+    worktrees = worktrees_of(repository)
+    assert not worktrees.state(worktrees.open("fix")).changed_files
+
+
+@pytest.mark.parametrize("tool", ["filter", "merge"])
+def test_programs_in_the_configuration_of_a_trusted_repository_do_not_run(
+    repository: Path, tmp_path: Path, tool: str
+) -> None:
+    """They may be files that commands can change."""
+    marker = tmp_path / "ran"
+    key = "clean" if tool == "filter" else "driver"
+    (repository / ".gitattributes").write_text(f"*.py {tool}=own\n")
+    commit_all(repository, "attributes")
+    git(repository, "config", f"{tool}.own.{key}", f"touch {marker}; cat")
+    worktrees = worktrees_of(repository)
+    (worktrees.open("fix").folder / "main.py").write_text("value = 2\n")
+    worktrees.commit(worktrees.find("fix"), "two")
+    (repository / "main.py").write_text("value = 3\n")
+    git(repository, "-c", "filter.own.clean=", "commit", "-q", "-a", "-m", "three")
+    with pytest.raises(WorktreeError, match="conflicts"):
+        worktrees.merge(worktrees.find("fix"))
+    assert not marker.exists()
+
+
+def test_configuration_of_a_repository_inside_a_worktree_is_not_read(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Commands can create one, and register it as a submodule."""
+    marker = tmp_path / "ran"
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    inner = create_repository(folder / "inner")
+    git(inner, "config", "filter.own.clean", f"touch {marker}; cat")
+    (inner / ".gitattributes").write_text("* filter=own\n")
+    git(folder, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    os.utime(inner / "main.py", (1, 1))
+    (folder / "main.py").unlink()
+    (folder / "new").mkdir()
+    (folder / "new" / "file.py").write_text("new = 1\n")
+    assert worktrees.commit(worktrees.find("fix"), "changes")
+    names = git(folder, "show", "--format=", "--name-status", "HEAD").split()
+    assert names == ["A", "inner", "D", "main.py", "A", "new/file.py"]
+    assert not marker.exists()

@@ -95,6 +95,15 @@ def test_link_that_a_command_with_untrusted_text_may_have_written_is_not_adopted
     assert not origin.is_own(side)
 
 
+def test_folder_that_such_a_link_calls_a_worktree_is_not_trusted_by_its_name(
+    origin: TrustedOrigins, repository: Path, side: Path
+) -> None:
+    git(side, "branch", "-m", "kore/fix")
+    mark_tainted(repository / ".git" / "worktrees" / "side" / "gitdir", repository, unseen=True)
+    assert ProjectWorktrees(origin).open(repository, "fix").folder == side
+    assert not origin.is_own(side)
+
+
 def test_record_of_another_folder_does_not_count(
     origin: TrustedOrigins, side: Path, kore_folder: Path
 ) -> None:
