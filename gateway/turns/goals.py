@@ -61,6 +61,7 @@ _REASONS: dict[PauseReason, str] = {
 _EXPLAINED: frozenset[str] = frozenset({"question", "failed", "check_failed"})
 # A message of a person continues a goal that is paused for one of these reasons.
 _ANSWERED: frozenset[str] = frozenset({"question"})
+_BRACKETS = str.maketrans("[]", "()")
 _WITHDRAWN = "the goal goes on otherwise"
 
 
@@ -169,6 +170,8 @@ class GoalService:
         goal = goals.find(tx, claim.session)
         if goal is None:
             return False
+        if _is_of_job(claim):
+            return self._end_job(tx, goal, claim.turn, now)
         is_answered = goal.state == "paused" and goal.reason in _ANSWERED
         if is_answered and any(map(is_said, claim.messages)):
             goal = replace(goal, state="active", reason="", remark="")
@@ -186,14 +189,17 @@ class GoalService:
         if self._is_turn_waiting(tx, goal):
             self._put(tx, replace(goal, next_event=None))
             return False
-        check = _derived(goal, "goal_check", f"goal-check:{claim.turn}", "", now)
-        self._queue(tx, goal, check)
+        self._queue_check(tx, goal, claim.turn, now)
         return True
 
     def fail_turn(self, tx: Transaction, claim: TurnClaim, sentence: str, now: float) -> None:
         """Pause the goal of a turn that was given up, in the transaction that ends it."""
         goal = goals.find(tx, claim.session)
-        if goal is not None and goal.state == "active":
+        if goal is None or goal.state != "active":
+            return
+        if _is_of_job(claim):
+            self._end_job(tx, goal, claim.turn, now)
+        else:
             self._tell(tx, self.pause(tx, goal, "failed", sentence), now)
 
     async def check(self, claim: CommandClaim) -> None:
@@ -229,6 +235,19 @@ class GoalService:
             )
         )
         return "\n".join(lines)
+
+    def _end_job(self, tx: Transaction, goal: Goal, turn: int, now: float) -> bool:
+        """Record the end of a job's turn in the goal's conversation; return whether a check waits.
+
+        The job neither pauses the goal nor counts for it, but a check may have waited for its end.
+        """
+        if goal.state != "active" or goal.next_event is not None:
+            return False
+        self._queue_check(tx, goal, turn, now)
+        return True
+
+    def _queue_check(self, tx: Transaction, goal: Goal, turn: int, now: float) -> None:
+        self._queue(tx, goal, _derived(goal, "goal_check", f"goal-check:{turn}", "", now))
 
     def _begin_check(
         self, tx: Transaction, claim: CommandClaim, now: float
@@ -389,6 +408,8 @@ class GoalService:
         if goal.max_nusd is not None and goals.has_price(tx, goal):
             cost = goals.cost_nusd(tx, goal)
             used += f" and {dollars(cost)} of {dollars(goal.max_nusd)}"
+        # The words of a model must not end the brackets around them.
+        values = {name: value.translate(_BRACKETS) for name, value in values.items()}
         return render_prompt(
             prompt, goal=goal.text, n=goal.turns + 1, max=goal.max_turns, used=used, **values
         )
@@ -462,6 +483,10 @@ def _derived(
     """Return a message that Kore writes for a goal, in the name of the person who set it."""
     template = goal.message
     return template.derive(kind, event_id, text, now, options=template.options, lane=template.lane)
+
+
+def _is_of_job(claim: TurnClaim) -> bool:
+    return claim.messages[-1].kind == "job"
 
 
 def _least(first: float | None, second: float | None) -> float | None:

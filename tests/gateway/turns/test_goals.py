@@ -365,3 +365,23 @@ async def test_goal_whose_work_is_gone_is_paused_at_the_start(tmp_path: Path) ->
         await parts.change("turn", {"state": "done"}, state="running")
         await parts.database.transact(recover, ())
         assert (await goal_row(parts))[:2] == ("paused", "left")
+
+
+async def test_end_of_a_job_in_the_same_conversation_does_not_pause_the_goal(
+    tmp_path: Path,
+) -> None:
+    def is_job(request: ModelRequest) -> bool:
+        return "scheduled job 1" in note_of(request)
+
+    def reply(request: ModelRequest) -> str:
+        if _is_check(request):
+            return MET if any(map(is_job, model.requests)) else unmet()
+        return "<promise>BLOCKED:no key</promise>" if is_job(request) else "More."
+
+    model = ScriptedProvider([reply] * 50)
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await say(parts, "/cron ask 2030-01-01 10:00 look around")
+        await accept_messages(parts, chat_message(GOAL), chat_message("/cron run 1"))
+        await parts.until_stored("goal", state="met")
+        await settle(parts)
+        assert any(map(is_job, model.requests))

@@ -1,6 +1,7 @@
 """Spending on a real database, with a fake model that reports the usage of each reply."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -303,6 +304,27 @@ async def test_interrupted_api_call_releases_its_reservation(
         await cancel_and_wait(broken)
         await accept_messages(parts, chat_message("b"))
         assert (await parts.platform.answers("1", 1))[0] == "fine"
+
+
+@pytest.mark.parametrize(
+    ("second", "reason", "turns"),
+    [(ReplyScript(text="More.", usage=used(0.5)), "cost", 2), (calls(0.5), "limit", 2)],
+    ids=["after the turn", "within the turn"],
+)
+async def test_cost_of_a_goal_counts_its_turns_and_checks(
+    tmp_path: Path,
+    models: Priced,
+    model_server: ModelServer,
+    second: ReplyScript,
+    reason: str,
+    turns: int,
+) -> None:
+    verdict = json.dumps({"met": False, "missing": "the rest"})
+    judged = ReplyScript(text=verdict, usage=used(0.3))
+    model_server.script(ReplyScript(text="Begun.", usage=used(0.5)), judged, second, judged)
+    async with running(tmp_path, models(), owner="chat:7") as parts:
+        await accept_messages(parts, chat_message("/goal all tests pass --cost 1"))
+        await parts.until_stored("goal", state="paused", reason=reason, turns=turns)
 
 
 async def test_unknown_price_is_reported_once_and_token_limits_apply(
