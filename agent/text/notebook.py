@@ -167,12 +167,13 @@ def _parse(text: str, count: int) -> list[_EditedCell]:
                 "The text before the first cell belongs to no cell; begin it with a line "
                 "[new cell: code] or [new cell: markdown]."
             )
-    numbers = [number for number, _, _ in edited if number is not None]
-    for number in numbers:
+    numbers: set[int] = set()
+    for number in (number for number, _, _ in edited if number is not None):
         if not 0 < number <= count:
             raise ToolError(f"There is no cell {number}; a new cell begins with [new cell: TYPE].")
-        if numbers.count(number) > 1:
+        if number in numbers:
             raise ToolError(f"[cell {number}: …] occurs twice; a copy begins with [new cell: …].")
+        numbers.add(number)
     return [_EditedCell(number, kind, "\n".join(source)) for number, kind, source in edited]
 
 
