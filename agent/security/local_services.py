@@ -35,6 +35,8 @@ _HOST_BY_ADDRESS = {
     "0" * 24 + "01000000": "::1",
 }
 _MAX_LINKS = 40
+# Folders whose links belong to root, such as /var/run, and that are nobody's workspace.
+_SYSTEM_FOLDERS = (Path("/"), Path("/var"))
 _PORT = re.compile(r"(?<![\d.])\d{4,5}(?![\d.]*\d)", re.ASCII)
 _PATH = re.compile(r"/[\w./+@-]*[\w+@-]", re.ASCII)
 _MAX_NAMED = 3
@@ -164,6 +166,10 @@ def _socket_path(text: str) -> Path:
 
 
 def _is_of_root(link: Path) -> bool:
+    """Return whether a link belongs to root, and commands cannot have made it."""
+    if os.geteuid() == 0:
+        # The files of commands then belong to root, too, except in folders of the system.
+        return link.parent in _SYSTEM_FOLDERS
     with suppress(OSError):
         return os.lstat(link).st_uid == 0
     return False
