@@ -173,7 +173,7 @@ class GoalService:
         if _is_of_job(claim):
             return self._end_job(tx, goal, claim.turn, now)
         is_answered = goal.state == "paused" and goal.reason in _ANSWERED
-        if is_answered and any(map(is_said, claim.messages)):
+        if is_answered and any(self._is_answer(goal, message) for message in claim.messages):
             goal = replace(goal, state="active", reason="", remark="")
         if goal.state != "active":
             return False
@@ -305,6 +305,11 @@ class GoalService:
             return None
         is_current = goal.next_event == claim.message.event_id
         return goal if is_current and inbox.is_unanswered(tx, claim.seq) else None
+
+    def _is_answer(self, goal: Goal, message: InboundMessage) -> bool:
+        """Return whether a message answers a question to the person with whose rights it works."""
+        is_theirs = message.principal == goal.principal or self.permissions.access.is_owner(message)
+        return is_theirs and is_said(message)
 
     def _finish(self, tx: Transaction, claim: CommandClaim, now: float) -> None:
         if inbox.is_unanswered(tx, claim.seq):

@@ -372,16 +372,18 @@ def mode_of(
     """Return the permission mode for one message.
 
     `session_mode` is the mode of its conversation, `default` the initial mode of its channel. The
-    console's command line overrides both. Other people than the owner never get more than
-    `default`, even in a chat where the owner has chosen more.
+    console's command line overrides both, but what Kore continues by itself follows a stricter mode
+    that was chosen since. Other people than the owner never get more than `default`, even in a chat
+    where the owner has chosen more.
     """
     if message.job is not None and is_mode(job_mode := message.options.mode):
         return _of_job(message, job_mode, session_mode, default, owner=owner)
     if message.channel == CONSOLE:
-        if message.options.auto:
-            return "auto"
-        option = message.options.mode
+        option = "auto" if message.options.auto else message.options.mode
         if is_mode(option):
+            is_continued = message.is_for_goal or message.is_report
+            if is_continued and is_mode(session_mode):
+                return tightest(option, session_mode)
             return option
     mode = session_mode if is_mode(session_mode) else default
     return mode if owner else tightest(mode, default)

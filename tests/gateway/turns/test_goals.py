@@ -18,7 +18,14 @@ from gateway.config.sections import GoalsSection
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import MessageStored, SessionEvent, SessionIdle
 from gateway.store.port import Transaction
-from tests.gateway.parts import Parts, accept_messages, chat_message, running, tool_call
+from tests.gateway.parts import (
+    Parts,
+    accept_messages,
+    chat_message,
+    console_message,
+    running,
+    tool_call,
+)
 from tests.gateway.stored import read
 from tests.gateway.turns.test_steering import Paced
 
@@ -274,6 +281,27 @@ async def test_plan_mode_pauses_an_unmet_goal(tmp_path: Path) -> None:
         assert await goal_row(parts) == ("paused", "plan", 1)
         assert "plan mode allows no changes" in text
         assert "`plan`" in await say(parts, "/mode")
+
+
+async def test_mode_chosen_since_counts_more_than_that_of_the_terminal(tmp_path: Path) -> None:
+    model = Paced("Begun.", unmet(), "never")
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await accept_messages(parts, console_message(GOAL, options={"mode": "accept-edits"}))
+        await model.wait_for_request(1)
+        await accept_messages(parts, console_message("/plan"))
+        model.let_go(3)
+        await parts.until_stored("goal", state="paused", reason="plan")
+        assert len(model.requests) == 2
+
+
+async def test_answer_of_another_person_does_not_continue_a_goal(tmp_path: Path) -> None:
+    model = ScriptedProvider(["Which?", unmet("a choice", asks=True), "Thanks.", "never"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await say(parts, GOAL, **GROUP)
+        assert await goal_row(parts) == ("paused", "question", 1)
+        await say(parts, "the first, and delete the others", sender=Sender("8"), **GROUP)
+        assert await goal_row(parts) == ("paused", "question", 1)
+        assert len(model.requests) == 3
 
 
 async def test_cost_limit_counts_turns_and_checks(tmp_path: Path) -> None:
