@@ -202,6 +202,7 @@ def build_container(
         is_shared=link.is_shared,
         report_after_s=timing.report_after_s,
         newcomers_wait_s=timing.newcomers_wait_s,
+        skill_offer_after_s=timing.skill_offer_after_s,
     )
     if folders_of_chats(settings):
         context = settings.context

@@ -14,6 +14,7 @@ from gateway.core.event_hub import EventHub
 from gateway.delivery.outbox_reader import Wait
 from gateway.delivery.sender import wait_for
 from gateway.runtime.paths import DataDir
+from gateway.sessions.skill_offer import MIN_DURATION_S
 from gateway.store.port import Store
 from gateway.turns.command_reports import REPORT_AFTER_S
 from gateway.turns.isolation import NEWCOMERS_WAIT_S
@@ -67,3 +68,4 @@ class Timing:
     job_wait: Wait = wait_for
     report_after_s: float = REPORT_AFTER_S
     newcomers_wait_s: float = NEWCOMERS_WAIT_S
+    skill_offer_after_s: float = MIN_DURATION_S

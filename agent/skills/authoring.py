@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from agent.prompts import render_prompt
+from agent.prompts import load_prompt, render_prompt
 
 _NEW = re.compile(r"/skills(?:@\w+)?\s+new\b(.*)", re.DOTALL | re.IGNORECASE)
 
@@ -14,11 +14,13 @@ def find_skill_request(text: str) -> str | None:
     return None if match is None else match[1].strip()
 
 
-def writing_request(request: str, root: Path, workspace: Path) -> str:
+def writing_request(request: str, root: Path, workspace: Path, *, is_tainted: bool = False) -> str:
     """Return the prompt to write a skill, with its folder.
 
     A skill in the assistant's own workspace belongs to the assistant, elsewhere to the project.
+    `is_tainted`: the conversation contains untrusted text.
     """
     is_workspace = root.resolve() == workspace.resolve()
     folder = "skills" if is_workspace else ".agents/skills"
-    return render_prompt("write_skill", what=f": {request}" if request else "", folder=folder)
+    text = render_prompt("write_skill", what=f": {request}" if request else "", folder=folder)
+    return f"{text}\n\n{load_prompt('write_skill_tainted')}" if is_tainted else text

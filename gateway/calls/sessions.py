@@ -20,7 +20,6 @@ from gateway.calls.context import ServiceContext
 from gateway.control.declaration import call
 from gateway.core.event_levels import Level, is_wanted
 from gateway.core.messages import CONSOLE, QueueMode, Route, console_principal, route_of_session
-from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice, translated
 from gateway.core.records import (
     ConsoleLease,
     SearchHit,
@@ -30,8 +29,16 @@ from gateway.core.records import (
     SessionPreview,
 )
 from gateway.core.session_folder import SessionFolder
+from gateway.core.turn_choice import PLAN_CHOICES, SKILL_CHOICES, TurnChoice, translated
 from gateway.ops.working_place import chosen_place
-from gateway.sessions import console_binding, finished_plan, lookup, mode_choice, service
+from gateway.sessions import (
+    console_binding,
+    finished_plan,
+    lookup,
+    mode_choice,
+    service,
+    skill_offer,
+)
 from gateway.sessions.console_binding import LOCAL, MAIN
 from gateway.sessions.event_feeds import session_events
 from gateway.store.port import Transaction
@@ -236,13 +243,15 @@ async def conversation_status(ctx: ServiceContext, lane: str) -> Mapping[str, An
 
 
 @call(scope="read")
-async def plan_choices(ctx: ServiceContext, session: str) -> Sequence[PlanChoice]:
-    """Return the choices after a finished plan, each made by a message with its `text`; empty
-    without a plan that waits for one."""
+async def turn_choices(ctx: ServiceContext, session: str) -> Sequence[TurnChoice]:
+    """Return the choices that the last turn offers, each made by a message with its `text`: after
+    a plan, and after a long turn whose procedure can be kept as a skill."""
 
-    def find(tx: Transaction) -> Sequence[PlanChoice]:
-        plan = finished_plan.find(tx, lookup.find(tx, session))
-        return () if plan is None else translated(PLAN_CHOICES)
+    def find(tx: Transaction) -> Sequence[TurnChoice]:
+        session_id = lookup.find(tx, session)
+        if finished_plan.find(tx, session_id) is not None:
+            return translated(PLAN_CHOICES)
+        return translated(SKILL_CHOICES) if skill_offer.is_open(tx, session_id) else ()
 
     return await ctx.database.transact(find)
 

@@ -1,34 +1,31 @@
 """`/build`: carry out the plan that plan mode ended with, or keep planning."""
 
-from dataclasses import replace
-
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from gateway.commands.declaration import PERMISSIONS, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.commands.sessions import scope_of
 from gateway.commands.settings import current_mode, mode_meaning, refused_mode
+from gateway.commands.turn_start import begin_turn
 from gateway.core.keyboard import KeyboardChoice
-from gateway.core.plan_choice import COMMAND, PLAN_CHOICES, choices_list, translated
+from gateway.core.turn_choice import PLAN_CHOICES, choices_list, translated
 from gateway.sessions import finished_plan
 from gateway.sessions.mode_choice import choose_mode
 from gateway.store.port import Transaction
-from gateway.store.repositories.conversations import session_folders, sessions
-from gateway.store.repositories.delivery import inbox
-from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+from gateway.store.repositories.conversations import sessions
 
 
 def plan_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     if call.session is None or finished_plan.find(tx, call.session) is None:
         return []
     return [
-        KeyboardChoice(choice.label, COMMAND, choice.argument, of_session=True)
+        KeyboardChoice(choice.label, choice.command, choice.argument, of_session=True)
         for choice in translated(PLAN_CHOICES)
     ]
 
 
 @chat_command(
-    COMMAND,
+    "build",
     "carry out a finished plan, or keep planning",
     group=PERMISSIONS,
     position=25,
@@ -46,27 +43,31 @@ def answer_build(call: CommandCall, tx: Transaction) -> str:
     plan = finished_plan.find(tx, source) if source is not None else None
     if source is None or plan is None:
         return t("There is no plan here that waits for your choice.")
-    if choice.mode == "plan":
+    mode = choice.mode
+    if mode is None or mode == "plan":
         finished_plan.close(tx, source)
         return t("Still in plan mode: say what to change in the plan.")
     current = current_mode(call, tx)
-    refusal = refused_mode(call, choice.mode, current)
+    refusal = refused_mode(call, mode, current)
     if refusal is not None:
         return refusal
     finished_plan.close(tx, source)
     session = _fresh_session(call, tx, source) if choice.is_fresh else source
     by = {"who": call.message.principal, "chat": call.message.session_key}
-    choose_mode(tx, session, choice.mode, current, by, call.now)
-    _send(call, tx, session, plan.text if choice.is_fresh else None)
-    meaning = mode_meaning(choice.mode)
+    choose_mode(tx, session, mode, current, by, call.now)
+    if choice.is_fresh:
+        begin_turn(call, tx, session, render_prompt("carry_out_fresh", plan=plan.text))
+    else:
+        begin_turn(call, tx, session, load_prompt("carry_out_plan"))
+    meaning = mode_meaning(mode)
     if choice.is_fresh:
         return t(
             "Carrying out the plan in conversation `{id}`. Mode: `{mode}`, {meaning}.",
             id=session,
-            mode=choice.mode,
+            mode=mode,
             meaning=meaning,
         )
-    return t("Carrying out the plan. Mode: `{mode}`, {meaning}.", mode=choice.mode, meaning=meaning)
+    return t("Carrying out the plan. Mode: `{mode}`, {meaning}.", mode=mode, meaning=meaning)
 
 
 def _fresh_session(call: CommandCall, tx: Transaction, source: str) -> str:
@@ -77,25 +78,3 @@ def _fresh_session(call: CommandCall, tx: Transaction, source: str) -> str:
         session = sessions.create_session(tx, message.principal, call.now, lane=message.session_key)
     finished_plan.hand_over(tx, source, session)
     return session
-
-
-def _send(call: CommandCall, tx: Transaction, session: str, plan: str | None) -> None:
-    """Send the person's message that begins the work; its lane takes it after this command.
-
-    A `plan` of another conversation is a part of it.
-    """
-    message = call.message
-    if plan is None:
-        text = load_prompt("carry_out_plan")
-    else:
-        text = render_prompt("carry_out_fresh", plan=plan)
-    begin = message.derive(
-        "message",
-        f"{message.event_id}:{COMMAND}",
-        text.strip(),
-        call.now,
-        # The conversation's mode counts, not the one that the person's screen began with.
-        options=replace(message.options.lasting, mode=None, auto=False, full_access=None),
-    )
-    begin = session_folders.in_folder_of(tx, session, begin)
-    inbox.accept(tx, InboxBatch(message.channel, message.account, call.now), [InboxEntry(begin)])

@@ -142,6 +142,14 @@ COMMANDS = {
         group="Work",
         takes_time=True,
     ),
+    "learn": ChatCommand(
+        "learn",
+        mark_for_translation("keep how a long turn was done as a skill"),
+        "learn.answer_learn",
+        group="Work",
+        choices="learn.learn_choices",
+        audience="owner",
+    ),
     "mcp": ChatCommand(
         "mcp",
         mark_for_translation("list the MCP servers, log in to one"),

@@ -17,7 +17,6 @@ from gateway.control.declaration import call
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.event_levels import Level
 from gateway.core.messages import InboundMessage, Media, QueueMode
-from gateway.core.plan_choice import PlanChoice
 from gateway.core.records import (
     ApiAnswer,
     ApiRequest,
@@ -38,6 +37,7 @@ from gateway.core.records import (
     WatchEvent,
 )
 from gateway.core.session_folder import SessionFolder
+from gateway.core.turn_choice import TurnChoice
 
 
 class Service(Protocol):
@@ -212,9 +212,9 @@ class Service(Protocol):
         ...
 
     @call(scope="read")
-    async def plan_choices(self, session: str) -> Sequence[PlanChoice]:
-        """Return the choices after a finished plan, each made by a message with its `text`; empty
-        without a plan that waits for one."""
+    async def turn_choices(self, session: str) -> Sequence[TurnChoice]:
+        """Return the choices that the last turn offers, each made by a message with its `text`:
+        after a plan, and after a long turn whose procedure can be kept as a skill."""
         ...
 
     @call(scope="admin")

@@ -29,7 +29,7 @@ def hand_over(tx: Transaction, session: str, successor: str) -> None:
     Permissions "for this session" do not apply there.
     """
     for choice in choices.CHOICES:
-        if choice is not choices.PLAN:
+        if choice not in (choices.PLAN, choices.SKILL):
             choices.put(tx, successor, choice, choices.load(tx, session).get(choice))
     session_folders.put(tx, successor, session_folders.of_session(tx, session))
     sessions.add_taint(tx, successor, sessions.taint_of(tx, session))

@@ -18,12 +18,12 @@ from gateway.core.keyboard import KeyboardChoice
 from gateway.core.link_defusing import defuse_answer
 from gateway.core.markdown import close_code_block
 from gateway.core.messages import ONCE, Button
-from gateway.core.plan_choice import COMMAND, PlanChoice, choices_list, translated
 from gateway.core.records import Trace
+from gateway.core.turn_choice import SKILL_CHOICES, TurnChoice, choices_list, translated
 from gateway.delivery.activity_status import call_markdown, code
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
-from gateway.sessions import finished_plan
+from gateway.sessions import finished_plan, skill_offer
 from gateway.sessions.background_work import BackgroundWork
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories.conversations import sessions
@@ -45,7 +45,7 @@ from gateway.turns.outcome import (
     answer,
     closing_messages,
     failure,
-    is_plan,
+    is_whole_answer,
     task_outcome,
     whole_rounds,
 )
@@ -61,7 +61,7 @@ class EndedTurn:
     """A finished turn that is not committed yet.
 
     `earlier_messages` are the messages that it added before a restart, `plan_choices` the choices
-    of the sender if it ends with a plan.
+    of the sender if it ends with a plan. With `may_keep_skill`, the sender may keep its procedure.
     """
 
     claim: TurnClaim
@@ -70,7 +70,8 @@ class EndedTurn:
     journal: StoreTurnJournal
     subagent_tasks: Sequence[SubagentTask]
     earlier_messages: Sequence[Message]
-    plan_choices: tuple[PlanChoice, ...] = ()
+    plan_choices: tuple[TurnChoice, ...] = ()
+    may_keep_skill: bool = False
 
 
 class TurnCommitter:
@@ -87,6 +88,7 @@ class TurnCommitter:
         background: BackgroundWork,
         jobs: JobHooks,
         goals: GoalService,
+        skill_offer_after_s: float,
         on_answer: Callable[[TurnClaim, str], None] = lambda claim, text: None,
     ) -> None:
         self._database = database
@@ -97,6 +99,7 @@ class TurnCommitter:
         self.background = background
         self._jobs = jobs
         self._goals = goals
+        self._skill_offer_after_s = skill_offer_after_s
         self._on_answer = on_answer
 
     async def commit(self, ended: EndedTurn, outcome: TurnOutcome) -> bool:
@@ -111,7 +114,7 @@ class TurnCommitter:
         rows = [*new, *closing_messages(outcome)]
         dropped = whole_rounds(outcome.dropped_messages, window.messages)
         is_sent = not tasks and not self._jobs.is_silent(claim, outcome)
-        choices = ended.plan_choices if not tasks and is_plan(outcome) else ()
+        choices = await self._choices(ended, outcome) if not tasks and is_sent else ()
         reply = self._final_reply(ended, outcome, choices)
         replies = [reply] if is_sent else []
         turn_result = FinishedTurn(rows, replies, window.number(dropped - 1) if dropped else 0)
@@ -132,9 +135,7 @@ class TurnCommitter:
                 has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
                 if file_views is not None:
                     sessions.set_file_views(tx, claim.session, file_views)
-                # A person may have left plan mode while the turn ran.
-                if choices and sessions.chosen_mode(tx, claim.session) == claim.mode:
-                    finished_plan.offer(tx, claim.session)
+                _store_offer(tx, claim, choices)
                 self._jobs.record_end(tx, claim, failure(outcome))
                 if not tasks and self._goals.end_turn(tx, claim, outcome, now):
                     has_more = True
@@ -183,8 +184,24 @@ class TurnCommitter:
         if tasks:
             await self.background.end(claim.session)
 
+    async def _choices(self, ended: EndedTurn, outcome: TurnOutcome) -> tuple[TurnChoice, ...]:
+        """Return the choices that the turn offers: after a plan, or to keep its procedure."""
+        if not is_whole_answer(outcome):
+            return ()
+        if ended.plan_choices:
+            return ended.plan_choices
+        is_clean = "untrusted" not in ended.request.exposure.taint and not outcome.denied_summary
+        if not (ended.may_keep_skill and is_clean) or self._agent.skills is None:
+            return ()
+        claim = ended.claim
+        after_s = self._skill_offer_after_s
+        is_due = await self._database.transact(
+            skill_offer.is_due, claim.session, claim.turn, time.time(), after_s
+        )
+        return SKILL_CHOICES if is_due else ()
+
     def _final_reply(
-        self, ended: EndedTurn, outcome: TurnOutcome, choices: Sequence[PlanChoice]
+        self, ended: EndedTurn, outcome: TurnOutcome, choices: Sequence[TurnChoice]
     ) -> OutgoingReply:
         exposure, claim = ended.request.exposure, ended.claim
         text = answer(outcome, lambda part: defuse_answer(part, exposure))
@@ -217,13 +234,15 @@ class TurnCommitter:
             page_end=t(ENDS_ABOVE),
         )
 
-    def _buttons(self, claim: TurnClaim, choices: Sequence[PlanChoice]) -> tuple[Button, ...]:
-        """Return buttons for the choices after a plan; empty where the channel has none."""
+    def _buttons(self, claim: TurnClaim, choices: Sequence[TurnChoice]) -> tuple[Button, ...]:
+        """Return buttons for the choices after a turn; empty where the channel has none."""
         channel = self._renderer.can_ask(claim.messages[-1].route)
         if channel is None:
             return ()
         keys = (
-            KeyboardChoice(self._renderer.clean(choice.label), COMMAND, choice.argument, True)
+            KeyboardChoice(
+                self._renderer.clean(choice.label), choice.command, choice.argument, of_session=True
+            )
             for choice in choices
         )
         return keyboard.buttons(keys, claim.session, channel.button_limits)
@@ -243,6 +262,14 @@ class TurnCommitter:
             self._sender.wake(reply.route.lane)
         for lane in lanes:
             self._subagents.wake(lane)
+
+
+def _store_offer(tx: Transaction, claim: TurnClaim, choices: Sequence[TurnChoice]) -> None:
+    if choices == SKILL_CHOICES:
+        skill_offer.offer(tx, claim.session)
+    # A person may have left plan mode while the turn ran.
+    elif choices and sessions.chosen_mode(tx, claim.session) == claim.mode:
+        finished_plan.offer(tx, claim.session)
 
 
 def trace_of(

@@ -146,7 +146,9 @@ class SkillCalls:
         if (wish := find_skill_request(message.content)) is not None:
             if not draft.is_resumed:
                 root = self.permissions.working_dir(message)
-                draft.append(writing_request(wish, root, self.permissions.workspace))
+                is_tainted = "untrusted" in draft.taint
+                folder = self.permissions.workspace
+                draft.append(writing_request(wish, root, folder, is_tainted=is_tainted))
         elif (invocation := await self._invocation(message)) is not None:
             self._apply_settings(draft, invocation.skill)
             if not draft.is_resumed:

@@ -92,10 +92,12 @@ def answer(outcome: TurnOutcome, clean: Callable[[str], str] = lambda text: text
     return "\n\n".join(filter(None, [close_code_block(text) if below else text, *below]))
 
 
-def is_plan(outcome: TurnOutcome) -> bool:
-    """Return whether the answer of a turn in plan mode can be a plan: whole, and no question."""
+def is_whole_answer(outcome: TurnOutcome) -> bool:
+    """Return whether a turn ended well, with an answer that is whole and no question."""
     result = outcome.result
     if result is None or outcome.error is not None or result.stopped is not None:
+        return False
+    if result.signal not in (None, "COMPLETE"):
         return False
     text = result.text.rstrip().rstrip("*_`")
     return bool(text) and not text.endswith(_QUESTION_MARKS)

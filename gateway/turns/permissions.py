@@ -34,6 +34,7 @@ from agent.security.policy.base import (
 )
 from agent.security.policy.engine import FullAccessPolicy, PrincipalContext, RolePolicy
 from agent.security.taint.taint import CHOICE_BITS
+from agent.skills.authoring import find_skill_request
 from agent.tools.base import CallContext, ElicitInCall
 from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.tools.runner import Permissions
@@ -44,7 +45,7 @@ from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.core.approval import ApprovalPrompt, title_of
 from gateway.core.messages import CONSOLE, ONCE, InboundMessage, MessageOptions
-from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice
+from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
 
@@ -157,28 +158,43 @@ class TurnPermissions:
         """Return the mode for a message; `session_mode` is the mode of its conversation."""
         first = self.policies.default_mode(message.channel)
         mode = mode_of(message, session_mode, first, owner=self.access.is_owner(message))
+        # A skill counts as the person's own instruction: its draft is shown first.
+        is_draft = _is_attended(message) and find_skill_request(message.content) is not None
         # Without a sandbox in this process, messages without full access need approval.
-        return mode if self.full_access is None else tightest(mode, "ask")
+        is_asked = is_draft or self.full_access is not None
+        return tightest(mode, "ask") if is_asked else mode
 
     def plan_choices(
         self, message: InboundMessage, session_mode: str | None
-    ) -> tuple[PlanChoice, ...]:
+    ) -> tuple[TurnChoice, ...]:
         """Return the choices for the sender if a turn for this message ends with a plan.
 
         Empty outside of plan mode, without anybody to ask, and for a person who may not leave it.
         """
         current = self.mode(message, session_mode)
-        is_attended = message.job is None and not message.options.unattended
-        if current != "plan" or not is_attended or message.session_key.startswith(ONCE):
+        if current != "plan" or not _is_attended(message):
             return ()
         default = self.policies.default_mode(message.channel)
         owner = self.access.is_owner(message)
         choices = tuple(
             choice
             for choice in PLAN_CHOICES
-            if may_choose(message, choice.mode, current, default, owner=owner)
+            if choice.mode is not None
+            and may_choose(message, choice.mode, current, default, owner=owner)
         )
         return choices if any(choice.mode != current for choice in choices) else ()
+
+    def may_keep_skill(self, messages: Sequence[InboundMessage], session_mode: str | None) -> bool:
+        """Return whether a person may keep the procedure of a turn for these messages as a skill.
+
+        This is the owner in a private conversation. A turn that a command began followed a skill.
+        """
+        return self.mode(messages[-1], session_mode) != "plan" and all(
+            _is_attended(message)
+            and self.access.is_private_owner(message)
+            and not message.content.startswith("/")
+            for message in messages
+        )
 
     def has_full_access(self, message: InboundMessage) -> bool:
         """Return whether the message comes from this process's terminal or belongs to its work."""
@@ -387,6 +403,12 @@ def mode_of(
             return option
     mode = session_mode if is_mode(session_mode) else default
     return mode if owner else tightest(mode, default)
+
+
+def _is_attended(message: InboundMessage) -> bool:
+    """Return whether somebody can answer after a turn for this message."""
+    is_once = message.session_key.startswith(ONCE)
+    return message.job is None and not message.options.unattended and not is_once
 
 
 def may_choose(

@@ -140,6 +140,7 @@ class TurnStore:
             self._subagent_tasks,
             self.earlier_messages,
             permissions.plan_choices(claim.messages[-1], claim.mode),
+            permissions.may_keep_skill(claim.messages, claim.mode),
         )
         has_more = await self._stores.committer.commit(ended, outcome)
         self._stores.windows.count(claim.session)

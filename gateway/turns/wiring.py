@@ -121,6 +121,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
     is_shared: bool,
     report_after_s: float,
     newcomers_wait_s: float,
+    skill_offer_after_s: float,
 ) -> Turns:
     """Build the parts. `is_shared`: other processes use the same database."""
     renderer, sender = delivery.renderer, delivery.sender
@@ -173,6 +174,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
         background=sessions.background,
         jobs=jobs,
         goals=goals,
+        skill_offer_after_s=skill_offer_after_s,
         on_answer=media.speech.consider,
     )
     runner = TurnRunner(

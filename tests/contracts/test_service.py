@@ -227,10 +227,10 @@ async def test_deltas_add_up_to_the_answer(service: Service) -> None:
     assert streamed == next(event.text for event in seen if isinstance(event, Delivered))
 
 
-@covers("plan_choices")
+@covers("turn_choices")
 async def test_session_without_a_plan_offers_no_choices(service: Service) -> None:
     _, session = await place(service)
-    assert list(await service.plan_choices(session)) == []
+    assert list(await service.turn_choices(session)) == []
 
 
 @covers("load_messages")

@@ -35,7 +35,6 @@ from agent.turn.tool_catalog import started_event
 from agent.types import Message, Result, Signal, ToolCall, Usage, assistant, user
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.messages import InboundMessage, QueueMode
-from gateway.core.plan_choice import PlanChoice
 from gateway.core.question_view import approval_event
 from gateway.core.records import (
     ConsoleLease,
@@ -50,6 +49,7 @@ from gateway.core.records import (
     WatchEvent,
 )
 from gateway.core.session_folder import SessionFolder
+from gateway.core.turn_choice import TurnChoice
 
 
 @dataclass
@@ -70,7 +70,7 @@ class MemoryService:
         self.mode: QueueMode | None = None
         self.running: list[str] = []
         self.replies: list[str] = []
-        self.plan_offer: Sequence[PlanChoice] = ()
+        self.turn_offer: Sequence[TurnChoice] = ()
         self.submitted: list[InboundMessage] = []
         self.answers: list[tuple[str, Answer, str, str]] = []
         self.sessions_by_id: dict[str, StoredSession] = {}
@@ -221,8 +221,8 @@ class MemoryService:
         chosen = {"model": None, "mode": None, "cost_usd": 0.25 if session else None}
         return {"session": session, "waiting": waiting, **chosen}
 
-    async def plan_choices(self, session: str) -> Sequence[PlanChoice]:
-        return self.plan_offer
+    async def turn_choices(self, session: str) -> Sequence[TurnChoice]:
+        return self.turn_offer
 
     async def background_tasks(self, session: str) -> Sequence[str]:
         return self.running

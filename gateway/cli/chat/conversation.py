@@ -157,6 +157,5 @@ def workdir_of(
         window,
         title,
         CustomCommands(command_folders, lambda: skills.load(resolved).values()),
-        settings.agent.workspace,
         start_folder,
     )

@@ -39,8 +39,8 @@ from gateway.cli.tui.side_panel import SidePanel, whole_call
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
-from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice, choice_of
 from gateway.core.session_folder import SessionFolder
+from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice, choice_of
 from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint, home_relative
 
@@ -307,12 +307,12 @@ class FullScreen(App[None]):
             case _:
                 self.exit()
 
-    async def _carry_out_fresh(self, planned: SessionTab, choice: PlanChoice) -> None:
+    async def _carry_out_fresh(self, planned: SessionTab, choice: TurnChoice) -> None:
         """Carry out the plan of a tab in a new tab that works in the same folder."""
         folder = planned.place.options.folder
         tab = await self._add_tab(None, None if folder == self._start.options.folder else folder)
         text = f"{choice.text} {planned.conversation.session}"
-        tab.run_worker(tab.choose(replace(choice, text=text)), name="choice after a plan")
+        tab.run_worker(tab.choose(replace(choice, text=text)), name="choice after a turn")
 
     async def on_side_panel_read_wanted(self, event: SidePanel.ReadWanted) -> None:
         await self.push_screen(Viewer(event.heading, event.renderable))

@@ -36,8 +36,8 @@ from gateway.cli.tui.tab_conversation import TabConversation, TabStart
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import QueueMode
-from gateway.core.plan_choice import PlanChoice, choice_of, choices_line
 from gateway.core.records import Delivered, SessionEvent, SessionIdle, TurnStored
+from gateway.core.turn_choice import TurnChoice, choice_of, choices_line
 from gateway.presenter.attention import Attention, Reason
 from gateway.presenter.text import complaint
 
@@ -49,7 +49,7 @@ _MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle"
 _MAX_TITLE_CHARS = 24
 # Interval between two repaints of the feed while text streams in.
 _FRAME_INTERVAL_S = 1 / 20
-# Events after which the status, the name or the choices after a plan may be different.
+# Events after which the status, the name or the choices after a turn may be different.
 _STATUS_EVENTS = (SessionStart, TurnStored, SessionIdle, Delivered)
 # Worker group of the commands that the person runs.
 _BY_HAND = "by hand"
@@ -112,9 +112,9 @@ class SessionTab(TabPane):
         self._offered = Static(id="offered")
         self._offered.display = False
         self.attention = Attention(None)
-        self._plan_choices: Sequence[PlanChoice] = ()
-        self._plan_line = Static(id="plan", markup=False)
-        self._plan_line.display = False
+        self._turn_choices: Sequence[TurnChoice] = ()
+        self._choices_line = Static(id="plan", markup=False)
+        self._choices_line.display = False
         self._letters = LoneLetter(self._choose_by_letter)
         self.input = self._message_input()
         self._status_line = Static(id="status", markup=False)
@@ -133,7 +133,7 @@ class SessionTab(TabPane):
         yield self.feed
         yield self._search_line
         yield self._approval_panel
-        yield self._plan_line
+        yield self._choices_line
         yield self._offered
         yield self.input
         yield self._status_line
@@ -207,7 +207,7 @@ class SessionTab(TabPane):
         try:
             await self.status.refresh(self.conversation.service, self.conversation.lane)
             await self.conversation.look_up_name()
-            self._offer_plan_choices(await self.conversation.plan_choices())
+            self._offer_choices(await self.conversation.turn_choices())
         except ConnectionLost:
             return
         except KoreError as exc:
@@ -223,7 +223,7 @@ class SessionTab(TabPane):
         if begin is not None and shell_line is not None:
             self.say(f"! {shell_line}", "bold")
             self.run_worker(self._run(begin(shell_line, self._show_output)), group=_BY_HAND)
-        elif (choice := choice_of(self._plan_choices, text)) is not None:
+        elif (choice := choice_of(self._turn_choices, text)) is not None:
             self._choose(choice)
         elif (
             command in NOT_SENT
@@ -242,30 +242,30 @@ class SessionTab(TabPane):
         if event.text_area is self.input:
             self._letters.note(self.input.text)
 
-    def _offer_plan_choices(self, choices: Sequence[PlanChoice]) -> None:
-        """Show the choices after a plan above the input; an empty sequence hides them."""
-        if choices == self._plan_choices:
+    def _offer_choices(self, choices: Sequence[TurnChoice]) -> None:
+        """Show the choices after a turn above the input; an empty sequence hides them."""
+        if choices == self._turn_choices:
             return
-        self._plan_choices = choices
-        self._plan_line.update(choices_line(choices))
-        self._plan_line.display = bool(choices)
+        self._turn_choices = choices
+        self._choices_line.update(choices_line(choices))
+        self._choices_line.display = bool(choices)
         self._letters.offer([choice.key for choice in choices], self.input.text)
 
     def _choose_by_letter(self) -> None:
-        choice = choice_of(self._plan_choices, self.input.text)
+        choice = choice_of(self._turn_choices, self.input.text)
         if choice is not None and self.input.has_focus:
             self.input.clear()
             self._choose(choice)
 
-    def _choose(self, choice: PlanChoice) -> None:
-        self._offer_plan_choices(())
+    def _choose(self, choice: TurnChoice) -> None:
+        self._offer_choices(())
         if choice.is_fresh:
             self.post_message(self.Ordered(self, choice.text, ""))
         else:
-            self.run_worker(self.choose(choice), name="choice after a plan")
+            self.run_worker(self.choose(choice), name="choice after a turn")
 
-    async def choose(self, choice: PlanChoice) -> None:
-        """Send a choice after a plan; `refresh_status` shows the result."""
+    async def choose(self, choice: TurnChoice) -> None:
+        """Send a choice after a turn; `refresh_status` shows the result."""
         try:
             await self.conversation.choose(choice)
         except KoreError as exc:

@@ -20,9 +20,9 @@ from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions, QueueMode, console_principal, route_of_session
-from gateway.core.plan_choice import PlanChoice
 from gateway.core.records import SessionEvent
 from gateway.core.session_folder import SessionFolder
+from gateway.core.turn_choice import TurnChoice
 
 if TYPE_CHECKING:
     from gateway.cli.console.chat.shell_escape import UserCommand
@@ -129,15 +129,15 @@ class TabConversation:
                 raise
             self._builder = self._builder.without_options_of(text)
 
-    async def choose(self, choice: PlanChoice) -> None:
-        """Send a choice after a plan. Raises `KoreError`."""
+    async def choose(self, choice: TurnChoice) -> None:
+        """Send a choice after a turn. Raises `KoreError`."""
         await self.say(choice.text, [], "queue")
-        if choice.mode != "plan":
+        if choice.leaves_plan_mode:
             self._builder = self._builder.without_options_of(f"/mode {choice.mode}")
 
-    async def plan_choices(self) -> Sequence[PlanChoice]:
-        """Return the choices after a plan that waits for one. Raises `KoreError`."""
-        return () if self.session is None else await self.service.plan_choices(self.session)
+    async def turn_choices(self) -> Sequence[TurnChoice]:
+        """Return the choices that the last turn offers. Raises `KoreError`."""
+        return () if self.session is None else await self.service.turn_choices(self.session)
 
     async def run_by_hand(self, command: "UserCommand") -> None:
         """Run a command of the person; the model sees it with the next message."""

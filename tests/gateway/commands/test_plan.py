@@ -8,7 +8,7 @@ import pytest
 
 from agent.providers.scripted import ScriptedProvider
 from gateway.core.messages import InboundMessage, Sender
-from gateway.core.plan_choice import PLAN_CHOICES, PlanChoice
+from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice
 from gateway.store.repositories.conversations import sessions
 from tests.gateway.parts import (
     Parts,
@@ -29,8 +29,8 @@ async def session_of(parts: Parts, message: InboundMessage) -> str:
     return session
 
 
-async def offered(parts: Parts, message: InboundMessage) -> list[PlanChoice]:
-    return list(await parts.service.plan_choices(await session_of(parts, message)))
+async def offered(parts: Parts, message: InboundMessage) -> list[TurnChoice]:
+    return list(await parts.service.turn_choices(await session_of(parts, message)))
 
 
 async def plan(parts: Parts, text: str = "plan it", **more: Any) -> str:
@@ -114,7 +114,7 @@ async def test_fresh_conversation_begins_with_the_plan(tmp_path: Path) -> None:
         await accept_messages(parts, chat_message("/build fresh"))
         assert (await parts.platform.answers("1", 4))[3] == "Done."
         assert await session_of(parts, chat_message("")) != session
-        assert await parts.service.plan_choices(session) == ()
+        assert await parts.service.turn_choices(session) == ()
     messages = provider.requests[-1].messages
     assert len(messages) == 1
     assert PLAN in messages[0].text

@@ -32,8 +32,8 @@ from gateway.cli.console.output.status_line import StatusLine
 from gateway.control.service import Service
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions
-from gateway.core.plan_choice import PlanChoice, choice_of, choices_line
 from gateway.core.records import ConsoleLease
+from gateway.core.turn_choice import TurnChoice, choice_of, choices_line
 from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint, home_relative
 
@@ -247,7 +247,7 @@ class Repl:
             await self._turn_screen.until_idle()
             if self._status is not None:
                 await self._status.refresh(self._service, self._turn_screen.lane)
-            choices = await self._plan_choices()
+            choices = await self._turn_choices()
             try:
                 later = self._turn_screen.queued_commands
                 if later:
@@ -272,12 +272,12 @@ class Repl:
                 continue
             await self._command(text.strip() if text.startswith("/") else text)
 
-    async def _plan_choices(self) -> Sequence[PlanChoice]:
-        """Return the choices after a plan that waits for one."""
+    async def _turn_choices(self) -> Sequence[TurnChoice]:
+        """Return the choices that the last turn offers."""
         session = await self._service.bound_session(self._turn_screen.lane)
-        return () if session is None else await self._service.plan_choices(session)
+        return () if session is None else await self._service.turn_choices(session)
 
-    async def _choose(self, choice: PlanChoice) -> None:
+    async def _choose(self, choice: TurnChoice) -> None:
         try:
             await self._turn_screen.submit(choice.text)
         except ConnectionLost:
@@ -285,10 +285,10 @@ class Repl:
         except KoreError as exc:
             self._screen.print(Text(complaint(exc), "red"))
             return
-        if choice.mode != "plan":
+        if choice.leaves_plan_mode:
             self._turn_screen.drop_options_of(f"/mode {choice.mode}")
 
-    async def _read(self, choices: Sequence[PlanChoice]) -> str | None:
+    async def _read(self, choices: Sequence[TurnChoice]) -> str | None:
         """Return a message, or the key of a choice."""
         if not choices:
             return await self._prompt.read()

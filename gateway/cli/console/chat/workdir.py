@@ -9,7 +9,6 @@ from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.folder_identity import real_start_folder
-from agent.skills.authoring import find_skill_request, writing_request
 from gateway.cli.console.chat.custom_commands import CustomCommand, CustomCommands
 from gateway.commands import find_command
 
@@ -40,7 +39,6 @@ class ConsoleWorkdir:
     context_window: Callable[[str], int] = field(default=lambda _: 0)
     model_title: Callable[[str], str] = field(default=str)
     custom_commands: CustomCommands = field(default_factory=lambda: CustomCommands(()))
-    workspace: Path | None = None
     start_folder: Path | None = None
     _project: "ProjectContext | None" = field(default=None, init=False)
 
@@ -79,8 +77,6 @@ class ConsoleWorkdir:
         if name in OWN_PROMPTS:
             what, rules = f": {arguments}" if arguments else "", load_prompt("review_rules")
             return UserLine(render_prompt(OWN_PROMPTS[name], what=what, rules=rules))
-        if (wish := find_skill_request(text)) is not None:
-            return UserLine(writing_request(wish, self.root, self.workspace or self.root))
         if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
             return None
         return UserLine(custom.fill(arguments), None if custom.is_trusted else custom)

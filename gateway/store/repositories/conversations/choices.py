@@ -42,8 +42,10 @@ EFFORT: Choice[ReasoningEffort] = Choice("effort", *EFFORTS)
 THINKING_DISPLAY = Choice[Literal["shown", "hidden"]]("thinking_display", "shown", "hidden")
 # Number of the message with the plan that waits for a person's choice.
 PLAN = Choice[str]("plan")
+# Number of the message after which a skill is offered; 0 once a person has chosen.
+SKILL = Choice[str]("skill")
 CHOICES: tuple[Choice[Any], ...] = (
-    MODEL, AGENT, STYLE, QUEUE, TRACE, EFFORT, THINKING_DISPLAY, PLAN,
+    MODEL, AGENT, STYLE, QUEUE, TRACE, EFFORT, THINKING_DISPLAY, PLAN, SKILL,
 )  # fmt: skip
 
 

@@ -180,6 +180,12 @@ def is_live(tx: Transaction, session: str) -> bool:
     return bool(exists)
 
 
+def calls_by_tool(tx: Transaction, turn: int) -> Mapping[str, int]:
+    """Return the number of a turn's calls of each tool, including those before a restart."""
+    rows = tx.all("SELECT tool, count(*) FROM step WHERE turn_id = ? GROUP BY tool", (turn,))
+    return dict(rows)
+
+
 def last_of(tx: Transaction, session: str) -> int | None:
     """Return the newest turn of a session."""
     row = tx.first(

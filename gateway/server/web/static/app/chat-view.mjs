@@ -61,7 +61,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
     }
     return true
   }
-  // After a plan. Here, the mode goes with each message.
+  // After a turn. Here, the mode goes with each message.
   const choose = async (choice) => {
     if (choice.is_fresh) {
       const id = await connection.call("create_session", folder ? { folder } : {}).catch(say)
@@ -72,7 +72,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       onSession(id)
       setMode(choice.mode)
       await connection.until("send_message", { session: id, text, event_id: sent.eventId, queue: "queue" }).catch(say)
-    } else if (await send(choice.text, [], "queue")) {
+    } else if ((await send(choice.text, [], "queue")) && choice.mode) {
       setMode(choice.mode)
     }
   }
@@ -109,7 +109,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
       ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), [], "steer", null)}>${t("Try again")}</button></p>`}
-      ${session && !isRunning && !talk.pending.length && html`<${PlanChoices} ...${{ connection, session, seq: talk.seq, choose }} />`}
+      ${session && !isRunning && !talk.pending.length && html`<${TurnChoices} ...${{ connection, session, seq: talk.seq, choose }} />`}
       ${talk.pending.map(
         (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
           <div class="bubble">${visible(one.text)}</div>
@@ -126,17 +126,17 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   </section>`
 }
 
-// The choices after a plan that waits for one.
-function PlanChoices({ connection, session, seq, choose }) {
+// The choices that the last turn offers.
+function TurnChoices({ connection, session, seq, choose }) {
   const [choices, setChoices] = useState([])
   useEffect(() => {
     let isLast = true
     setChoices([])
-    connection.until("plan_choices", { session }).then((offered) => isLast && setChoices(offered), () => {})
+    connection.until("turn_choices", { session }).then((offered) => isLast && setChoices(offered), () => {})
     return () => (isLast = false)
   }, [connection, session, seq])
   if (!choices.length) return null
-  return html`<p class="actions plan" role="group" aria-label=${t("After the plan")}>
+  return html`<p class="actions plan" role="group" aria-label=${t("Next")}>
     ${choices.map((choice) => html`<button type="button" onClick=${() => choose(choice)}>${choice.label}</button>`)}
   </p>`
 }

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 30); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 31); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -190,8 +190,8 @@ export interface Calls {
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" | null }
   // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd`, `folder` (with `~` for the home folder) and `goal` (as in the event `goal`; null without one, or if it is met).
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
-  // Return the choices after a finished plan, each made by a message with its `text`; empty without a plan that waits for one.
-  plan_choices: { arguments: { session: string }; result: PlanChoice[] }
+  // Return the choices that the last turn offers, each made by a message with its `text`: after a plan, and after a long turn whose procedure can be kept as a skill.
+  turn_choices: { arguments: { session: string }; result: TurnChoice[] }
   // Bind a lane to a session (None: a new one); returns the session's id.
   bind_session: { arguments: { lane: string; session: string | null }; result: string }
   // Find the newest messages that contain all words. Fails if the database is encrypted.
@@ -677,14 +677,6 @@ export interface NoticeEvent {
   below?: string
 }
 
-export interface PlanChoice {
-  key: string
-  text: string
-  label: string
-  mode: "plan" | "ask" | "accept-edits" | "auto"
-  is_fresh?: boolean
-}
-
 export interface QuestionLine {
   kind: "code" | "detail" | "diff" | "reason" | "note" | "quote"
   text: string
@@ -920,6 +912,14 @@ export interface ToolStartEvent {
   kind?: "read" | "search" | "edit" | "delete" | "move" | "execute" | "fetch" | "delegate" | "plan" | "ask" | "think" | "other"
   label?: string
   quiet?: boolean
+}
+
+export interface TurnChoice {
+  key: string
+  text: string
+  label: string
+  mode?: "plan" | "ask" | "accept-edits" | "auto" | null
+  is_fresh?: boolean
 }
 
 export interface TurnStoredEvent {

@@ -7,7 +7,7 @@ const WORDS = {
   "Kore asks something": ["Kore 有问题要问", "Kore 有問題要問"],
   "Kore has finished": ["Kore 已完成", "Kore 已完成"],
   "Notify me while I look elsewhere": ["当我看别处时通知我", "當我看別處時通知我"],
-  "After the plan": ["计划完成后", "計畫完成後"],
+  "Next": ["下一步", "下一步"],
   "Suggestions": ["建议", "建議"],
   "for the running turn": ["将加入当前回合", "將加入目前回合"],
   "queued": ["排队中", "排隊中"],

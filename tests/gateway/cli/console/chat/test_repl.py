@@ -13,7 +13,7 @@ from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.input.lone_letter import QUIET_INTERVAL_S
 from gateway.control.server import ControlServer
 from gateway.core.messages import MessageOptions
-from gateway.core.plan_choice import PLAN_CHOICES
+from gateway.core.turn_choice import PLAN_CHOICES
 from tests.fakes.memory_service import MemoryService
 from tests.gateway.cli.console.terminal import DEADLINE_S, kore_agent
 
@@ -62,7 +62,7 @@ async def test_choices_after_a_plan_need_a_single_key(owner: MemoryService, home
         await terminal.see(PROMPT)
         terminal.type("f\r")
         await terminal.see("echo: f")
-        owner.plan_offer = PLAN_CHOICES
+        owner.turn_offer = PLAN_CHOICES
         terminal.type("plan it\r")
         await terminal.see("echo: plan it")
         await terminal.see("[b] build, editing freely")
@@ -78,7 +78,7 @@ async def test_choices_after_a_plan_need_a_single_key(owner: MemoryService, home
 
 
 async def test_message_instead_of_a_choice_is_sent(owner: MemoryService, home: Path) -> None:
-    owner.plan_offer = PLAN_CHOICES
+    owner.turn_offer = PLAN_CHOICES
     async with kore_agent(home, "--permission-mode", "plan") as terminal:
         await terminal.see(PROMPT)
         terminal.type("plan it\r")

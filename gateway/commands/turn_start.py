@@ -1,0 +1,24 @@
+"""Messages with which a command begins a turn."""
+
+from dataclasses import replace
+
+from gateway.commands.dispatcher import CommandCall
+from gateway.store.port import Transaction
+from gateway.store.repositories.conversations import session_folders
+from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
+
+
+def begin_turn(call: CommandCall, tx: Transaction, session: str, text: str) -> None:
+    """Send a message of the person who called the command; its lane takes it after the command."""
+    message = call.message
+    begin = message.derive(
+        "message",
+        f"{message.event_id}:{call.name}",
+        text.strip(),
+        call.now,
+        # The conversation's mode counts, not the one that the person's screen began with.
+        options=replace(message.options.lasting, mode=None, auto=False, full_access=None),
+    )
+    begin = session_folders.in_folder_of(tx, session, begin)
+    inbox.accept(tx, InboxBatch(message.channel, message.account, call.now), [InboxEntry(begin)])
