@@ -1,11 +1,12 @@
 """Worktrees of a person's projects, which count as trusted if their repository does."""
 
+import filecmp
 import os
 from pathlib import Path
 
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.taint.file_marks import mark_level, mark_tainted
+from agent.security.taint.file_marks import MarkLevel, is_marked, mark_level, mark_tainted
 from agent.security.taint.origin import TrustedOrigins
 from agent.worktrees.git import WorktreeError, find_checkout
 from agent.worktrees.names import LEAVE
@@ -82,8 +83,7 @@ class ProjectWorktrees:
             worktrees = self.of(worktrees.checkout.main)
         merged, target = worktrees.merge(worktree), worktrees.checkout.folder
         for file in merged.files:
-            # The marks of a worktree whose folder was deleted are unknown.
-            level = "seen" if worktree.is_missing else mark_level(worktree.folder / file)
+            level = _level_of_merged(worktree, file, target)
             if level != "none" and os.path.lexists(target / file):
                 mark_tainted(target / file, target, unseen=level == "unseen")
         return merged
@@ -99,3 +99,20 @@ class ProjectWorktrees:
         if self.origin.worktrees is not None:
             self.origin.worktrees.remove(worktree.folder)
         return worktree
+
+
+def _level_of_merged(worktree: Worktree, file: str, target: Path) -> MarkLevel:
+    """Return the mark level of a file that was merged from a worktree into `target`.
+
+    A command can hide from git that a file differs from its commit. Only a file that is the same in
+    both places has the marks of the merged text.
+    """
+    source, merged = worktree.folder / file, target / file
+    try:
+        is_same = not source.is_symlink() and filecmp.cmp(source, merged, shallow=False)
+    except OSError:
+        is_same = False
+    if is_same:
+        return mark_level(source)
+    # The marks of a folder that was deleted are unknown.
+    return "unseen" if worktree.is_missing or is_marked(worktree.folder) else "none"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.taint.file_marks import mark_level, mark_tainted
+from agent.security.taint.file_marks import is_unseen, mark_level, mark_tainted
 from agent.security.taint.origin import TrustedOrigins
 from agent.security.taint.worktree_record import WorktreeRecord
 from agent.worktrees.project_worktrees import ProjectWorktrees
@@ -149,3 +149,24 @@ def test_merged_files_keep_their_marks(
     worktrees.merge(repository, "fix")
     assert mark_level(repository / "strange.py") == ("unseen" if unseen else "seen")
     assert mark_level(repository / "own.py") == "none"
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_merged_file_that_a_command_hid_from_git_is_marked(
+    origin: TrustedOrigins, repository: Path, *, is_deleted: bool
+) -> None:
+    (repository / "AGENTS.md").write_text("mine\n")
+    commit_all(repository, "rules")
+    worktrees = ProjectWorktrees(origin)
+    folder = worktrees.open(repository, "fix").folder
+    (folder / "AGENTS.md").write_text("planted\n")
+    commit_all(folder, "planted")
+    git(folder, "update-index", "--skip-worktree", "AGENTS.md")
+    (folder / "AGENTS.md").unlink()
+    if not is_deleted:
+        (folder / "AGENTS.md").write_text("mine\n")
+    # The marks of a command that read untrusted text.
+    mark_tainted(folder / "main.py", folder, unseen=True)
+    worktrees.merge(repository, "fix")
+    assert (repository / "AGENTS.md").read_text() == "planted\n"
+    assert is_unseen(repository / "AGENTS.md")
