@@ -276,7 +276,9 @@ class Worktrees:
                 hint=t("leave it first: /worktree leave"),
             )
         if not worktree.is_missing:
-            self._refuse_changes(self._inside(worktree), untracked=True)
+            inside = self._inside(worktree)
+            self._refuse_changes(inside, untracked=True)
+            _refuse(inside, self._unrecorded_files(inside))
         if not self._is_contained(worktree):
             raise WorktreeError(
                 t(
@@ -365,14 +367,20 @@ class Worktrees:
         """
         if set(os.listdir(worktree.folder)) <= {GIT}:
             return
-        # Git was stopped before it wrote the index, or a command may have changed it.
+        inside = self._inside(worktree)
+        # Git may have been stopped before it wrote the index, and have left an empty file.
+        files = [n for n in self._unrecorded_files(inside) if not _is_empty(inside.folder / n)]
+        _refuse(inside, [*files, *self._unfinished(inside)])
+
+    def _unrecorded_files(self, checkout: Checkout) -> Sequence[str]:
+        """Return the files whose content is not in the current commit.
+
+        A command can make git's own index hide a change (`git update-index --assume-unchanged`).
+        """
         with tempfile.TemporaryDirectory() as folder:
-            inside = replace(self._inside(worktree), index=Path(folder).resolve() / "index")
-            inside.ask("read-tree", "HEAD")
-            files = [name for state, name in _status(inside, untracked="normal") if state != " D"]
-            unfinished = self._unfinished(inside)
-        # Where git was stopped, it may have left an empty file.
-        _refuse(inside, [*(n for n in files if not _is_empty(inside.folder / n)), *unfinished])
+            fresh = replace(checkout, index=Path(folder).resolve() / "index")
+            fresh.ask("read-tree", "HEAD")
+            return [name for state, name in _status(fresh, untracked="normal") if state != " D"]
 
     def _changed_files(self, checkout: Checkout, *, untracked: bool = True) -> Sequence[str]:
         files = [name for _, name in _status(checkout, untracked="normal" if untracked else "no")]

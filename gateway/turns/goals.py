@@ -54,6 +54,7 @@ _REASONS: dict[PauseReason, str] = {
     "limit": mark_for_translation("a spending limit is reached"),
     "plan": mark_for_translation("plan mode allows no changes; leave it with /mode"),
     "left": mark_for_translation("this chat left the conversation"),
+    "others": mark_for_translation("another person wrote in between"),
     "access": mark_for_translation("the person who set it has no access any more"),
     "restored": mark_for_translation("a backup was restored"),
 }
@@ -185,6 +186,10 @@ class GoalService:
             goal = self.pause(tx, goal, reason, remark)
             self._tell(tx, goal, now)
             return False
+        if any(is_said(each) and not self._is_answer(goal, each) for each in claim.messages):
+            # The next turn would follow their words with the rights of the person who set it.
+            self._tell(tx, self.pause(tx, goal, "others"), now)
+            return False
         goals.withdraw_next(tx, goal, _WITHDRAWN)
         if self._is_turn_waiting(tx, goal):
             self._put(tx, replace(goal, next_event=None))
@@ -307,7 +312,7 @@ class GoalService:
         return goal if is_current and inbox.is_unanswered(tx, claim.seq) else None
 
     def _is_answer(self, goal: Goal, message: InboundMessage) -> bool:
-        """Return whether a message answers a question to the person with whose rights it works."""
+        """Return whether the owner, or the person who set the goal, said the message."""
         is_theirs = message.principal == goal.principal or self.permissions.access.is_owner(message)
         return is_theirs and is_said(message)
 

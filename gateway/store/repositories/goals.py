@@ -18,7 +18,7 @@ GoalState = Literal["active", "paused", "met"]
 # person lost access, or after a restored backup.
 PauseReason = Literal[
     "person", "stopped", "question", "failed", "check_failed", "turns", "time", "cost", "limit",
-    "plan", "left", "access", "restored",
+    "plan", "left", "others", "access", "restored",
 ]  # fmt: skip
 
 

@@ -257,6 +257,18 @@ def test_removal_keeps_a_rebase_that_has_begun(repository: Path) -> None:
         worktrees.remove(worktrees.find("fix"))
 
 
+@pytest.mark.parametrize("option", ["--assume-unchanged", "--skip-worktree"])
+def test_removal_keeps_work_that_the_index_hides(repository: Path, option: str) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    git(folder, "update-index", option, "main.py")
+    (folder / "main.py").write_text("value = 2\n")
+    assert git(folder, "status", "--porcelain") == ""
+    with pytest.raises(WorktreeError, match=r"uncommitted changes: main\.py"):
+        worktrees.remove(worktrees.find("fix"))
+    assert (folder / "main.py").read_text() == "value = 2\n"
+
+
 def test_merged_worktree_is_removed_with_its_branch(repository: Path) -> None:
     worktrees = worktrees_of(repository)
     folder = worktrees.open("fix").folder
