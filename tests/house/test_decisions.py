@@ -49,6 +49,11 @@ def test_decision_begins_with_title_and_status(path: Path) -> None:
     assert _STATUS.fullmatch(status(path))
 
 
+def test_numbers_of_decisions_are_unique() -> None:
+    numbers = [path.name[:4] for path in DECISIONS]
+    assert len(numbers) == len(set(numbers))
+
+
 def test_index_of_decisions_has_their_titles() -> None:
     listed = re.findall(r"^- \[(\d{4}) (.+)\]\(([\w-]+\.md)\)", page("adr/index"), re.MULTILINE)
     expected = {(path.name[:4], title(path).partition(": ")[2], path.name) for path in DECISIONS}
