@@ -87,6 +87,7 @@ EVENTS: list[events.Event] = [
     events.StreamEnd(None),
     events.State("planning"),
     events.Compacted(10, 5, 3, 2, 1),
+    events.GoalChanged("paused", "all tests pass", 3, 20, "question", "which port?"),
     events.Evicted(3, "Context full, 3 files evicted"),
     events.Retry("busy", 2, 3, 0.5),
     events.UsageReport(Usage(1, 2, 3)),
