@@ -148,7 +148,7 @@ def find_checkout(folder: Path, *, is_trusted: bool) -> Checkout:
     """
     store, git = folder / GIT, folder / GIT
     if git.is_symlink() or not os.path.lexists(git):
-        raise WorktreeError(t("{folder} is not the top of a git repository", folder=folder))
+        raise WorktreeError(t("{folder} is not a git repository", folder=folder))
     if git.is_dir():
         main = folder
     else:
@@ -161,7 +161,7 @@ def find_checkout(folder: Path, *, is_trusted: bool) -> Checkout:
             raise WorktreeError(t("the repository of {folder} has no main checkout", folder=folder))
         store, main = outer.own, outer.common.parent
     if not is_store(main / GIT):
-        raise WorktreeError(t("{folder} is not the top of a git repository", folder=folder))
+        raise WorktreeError(t("{folder} is not a git repository", folder=folder))
     checkout = Checkout(folder, store, main)
     of_worktree = main / GIT / "config.worktree"
     if not is_trusted:

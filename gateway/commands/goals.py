@@ -23,6 +23,7 @@ MAX_GOAL_CHARS = 4_000
 # Phones turn two hyphens into one dash.
 _LIMIT = re.compile(r"\s*(?:--|[—–])(turns|time|cost)[= ](\S+)\s*\Z")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(m|min|h)?\Z")
+_EXAMPLES = {"turns": "10", "time": "45m", "cost": "3"}
 _HOW = mark_for_translation(
     "`/goal TEXT` sets a goal: I work until it is met and show the evidence. Limits may follow:"
     " `--turns 10`, `--time 45m` or `2h`, `--cost 3` (dollars). `/goal` shows it;"
@@ -111,7 +112,12 @@ def _with_limit(limits: GoalLimits, name: str, value: str) -> GoalLimits:
         return replace(limits, seconds=_positive(seconds))
     except ValueError as exc:
         raise KoreError(
-            t("--{name}: {value!r} is not a limit", name=name, value=value[:40])
+            t(
+                "--{name}: {value!r} is not a limit such as {example}",
+                name=name,
+                value=value[:40],
+                example=_EXAMPLES[name],
+            )
         ) from exc
 
 

@@ -32,7 +32,7 @@ _MODE_MEANINGS: dict[PermissionMode, str] = {
     "plan": mark_for_translation("reads and answers; changes nothing"),
     "ask": mark_for_translation("asks before running commands and changing existing files"),
     "accept-edits": mark_for_translation(
-        "changes workspace files without asking; asks before most commands"
+        "changes workspace files and runs ordinary commands in the sandbox without asking"
     ),
     "auto": mark_for_translation("runs everything your role allows without asking"),
 }

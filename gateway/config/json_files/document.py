@@ -41,11 +41,7 @@ def read_object(path: Path, raw: bytes | None = None) -> dict[str, Any] | None:
         raise ConfigError(t("{path}: not valid JSON: {reason}", path=path, reason=exc)) from None
     if not isinstance(content, dict):
         raise ConfigError(
-            t(
-                '{path}: found {found}, expected an object such as {{"agent": {{}}}}',
-                path=path,
-                found=kind_of(content),
-            )
+            t("{path}: found {found}, expected an object", path=path, found=kind_of(content))
         )
     return content
 

@@ -216,7 +216,7 @@ class _HostProgram:
     def find(cls, name: str, folder: Path, clean: Callable[[str], str]) -> "_HostProgram":
         path = find_trusted_program(name, (folder,))
         if path is None:
-            raise ConfigError(t("--comment needs the program {name}", name=name))
+            raise ConfigError(t("the program {name} was not found", name=name))
         return cls(path, folder, clean)
 
     def read(self, *words: str) -> Any:
