@@ -87,6 +87,13 @@ def read_goal(argument: str) -> NewGoal:
     while match := _LIMIT.search(text):
         text = text[: match.start()]
         limits = _with_limit(limits, match[1], match[2])
+    if text.lstrip().startswith("--"):
+        raise KoreError(
+            t(
+                "{option} is unknown; the limits are --turns, --time and --cost",
+                option=text.split()[0],
+            )
+        )
     if not text.strip():
         raise KoreError(t("the goal is missing: write it before the limits"))
     if len(text) > MAX_GOAL_CHARS:

@@ -122,12 +122,14 @@ class GoalService:
     def pause(
         self, tx: Transaction, goal: Goal, reason: PauseReason, remark: str | None = None
     ) -> Goal:
-        """Pause a goal and withdraw what would continue it. Without a `remark` the last one stays.
+        """Pause a goal and withdraw what would continue it.
 
-        A remark on a reason in `_EXPLAINED` explains it; any other one is what is missing.
+        Without a `remark` the last one stays, unless it explains an earlier pause. A remark on a
+        reason in `_EXPLAINED` explains it; any other one is what is missing.
         """
         goals.withdraw_next(tx, goal, "the goal is paused")
-        remark = goal.remark if remark is None else remark
+        if remark is None:
+            remark = "" if goal.reason in _EXPLAINED else goal.remark
         paused = replace(goal, state="paused", reason=reason, next_event=None, remark=remark)
         self._put(tx, paused)
         return paused

@@ -146,6 +146,7 @@ async def test_judge_that_gives_no_verdict_pauses_the_goal(tmp_path: Path) -> No
         assert await goal_row(parts) == ("paused", "check_failed", 1)
         assert "the model gave no verdict on the goal" in text
         assert len(checks(model)) == 3
+        assert "no verdict" not in await say(parts, "/goal pause")
 
 
 async def test_failed_turn_pauses_the_goal(tmp_path: Path) -> None:
@@ -374,6 +375,7 @@ async def test_wrong_limits_are_named(tmp_path: Path) -> None:
     async with running(tmp_path, [], owner="chat:7") as parts:
         assert "--turns: 'many' is not a limit" in await say(parts, f"{GOAL} --turns many")
         assert "The goal is missing" in await say(parts, "/goal --turns 3")
+        assert "--help is unknown" in await say(parts, "/goal --help")
         assert not await parts.stored("goal")
 
 

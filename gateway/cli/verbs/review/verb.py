@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
             changes = _changes(git, args.base, state)
             if not (changes.files or changes.left_out):
                 tell(t("there are no changes to review"))
+                if args.json:
+                    _print_json(Review((), ""), changes, None)
                 return DONE
             workspace = git.top if changes.head is None else place.tree
             if changes.head is not None:
@@ -187,17 +190,22 @@ async def _answer(
 def _print(
     args: argparse.Namespace, review: Review, changes: Changes, summary: dict[str, Any]
 ) -> None:
-    if not args.json:
+    if args.json:
+        _print_json(review, changes, summary)
+    else:
         print(text_of(review, changes))
-        return
+
+
+def _print_json(review: Review, changes: Changes, summary: Mapping[str, Any] | None) -> None:
+    """Print a review for programs; without a `summary` no model was asked."""
     facts = {
         "base": changes.base,
         "head": changes.head,
         "findings": [asdict(finding) for finding in review.findings],
         "summary": review.summary,
         "left_out": list(changes.left_out),
-        "usage": summary["usage"],
-        "cost_usd": summary["cost_usd"],
+        "usage": summary and summary["usage"],
+        "cost_usd": summary["cost_usd"] if summary else 0.0,
     }
     print_json(facts)
 

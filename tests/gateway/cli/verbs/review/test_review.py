@@ -66,6 +66,7 @@ async def test_no_changes_cost_nothing(scene: Scene, model_server: ModelServer) 
     outcome = await scene.review()
     assert (outcome.code, outcome.out) == (0, "")
     assert "no changes" in outcome.err
+    assert json.loads((await scene.review("--json")).out)["findings"] == []
     assert model_server.requests == []
 
 
