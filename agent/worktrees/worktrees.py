@@ -186,10 +186,10 @@ class Worktrees:
         """Return the files changed by commits of a worktree that no other branch contains."""
         others = (f"--exclude={worktree.branch}", "--branches") if worktree.branch else ()
         listed = self._checkout.ask(
-            *("log", "--format=", "--name-only", "--no-ext-diff", worktree.commit),
+            *("log", "-z", "--format=", "--name-only", "--no-ext-diff", worktree.commit),
             *("--not", *others, "--remotes"),
         )
-        return sorted(set(filter(None, listed.splitlines())))
+        return sorted(set(_names(listed)))
 
     def state(self, worktree: Worktree) -> WorktreeState:
         """Return the work in a worktree that is nowhere else."""
@@ -262,8 +262,8 @@ class Worktrees:
             result = here.run("merge", *words)
             if result.code != 0:
                 raise self._merge_failure(worktree, result)
-        files = here.ask("diff", "--name-only", "--no-ext-diff", before, "HEAD").splitlines()
-        return MergeResult(worktree.branch, target, count, files)
+        changed = here.ask("diff", "-z", "--name-only", "--no-ext-diff", before, "HEAD")
+        return MergeResult(worktree.branch, target, count, _names(changed))
 
     def remove(self, worktree: Worktree) -> None:
         """Remove a worktree and its branch of Kore's, if nothing is lost.
@@ -404,10 +404,11 @@ class Worktrees:
 
     def _merge_failure(self, worktree: Worktree, result: GitResult) -> WorktreeError:
         here = self._checkout
-        conflicts = here.ask(
-            *("diff", "--name-only", "--no-ext-diff", "--ignore-submodules=dirty"),
+        unmerged = here.ask(
+            *("diff", "-z", "--name-only", "--no-ext-diff", "--ignore-submodules=dirty"),
             "--diff-filter=U",
-        ).splitlines()
+        )
+        conflicts = _names(unmerged)
         if here.commit_of("MERGE_HEAD") is not None:
             here.ask("merge", "--abort")
         if not conflicts:
@@ -440,6 +441,11 @@ def _status(
     """Return the two letters of `git status` for each changed file, and its name."""
     # Git in a submodule would read the configuration there, which a command may have written.
     status = checkout.ask(
+def _names(output: str) -> Sequence[str]:
+    """Return the file names that git printed with `-z`, without quotes around unusual ones."""
+    return [name for name in output.split("\0") if name]
+
+
         *("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"),
         f"--untracked-files={untracked}",
     )

@@ -151,6 +151,19 @@ def test_merged_files_keep_their_marks(
     assert mark_level(repository / "own.py") == "none"
 
 
+@pytest.mark.parametrize("name", ['quote".md', "tab\t.md", "separator\u2028.md"])
+def test_merged_file_with_an_unusual_name_keeps_its_mark(
+    origin: TrustedOrigins, repository: Path, name: str
+) -> None:
+    worktrees = ProjectWorktrees(origin)
+    folder = worktrees.open(repository, "fix").folder
+    (folder / name).write_text("text")
+    mark_tainted(folder / name, folder)
+    commit_all(folder, "new")
+    assert worktrees.merge(repository, "fix").files == [name]
+    assert mark_level(repository / name) == "seen"
+
+
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_merged_file_that_a_command_hid_from_git_is_marked(
     origin: TrustedOrigins, repository: Path, *, is_deleted: bool
