@@ -151,8 +151,7 @@ class Worktrees:
             worktree = self._existing(name)
             if worktree is not None and not worktree.is_unfinished:
                 return worktree
-        self._make_parent()
-        with _exclusive(self._parent):
+        with self._locked_parent():
             worktree = self._create(name)
             if is_locked and not worktree.is_locked:
                 self._checkout.ask("worktree", "lock", str(worktree.folder))
@@ -171,7 +170,7 @@ class Worktrees:
             if worktree.folder != self._parent / worktree.name:
                 continue
             if worktree.name.startswith(SUBAGENT_PREFIX) and not worktree.is_locked:
-                with _exclusive(self._parent), suppress(WorktreeError):
+                with suppress(WorktreeError), self._locked_parent():
                     self.remove(self.find(worktree.name))
 
     def uncommitted_files(self) -> Sequence[str]:
@@ -329,6 +328,13 @@ class Worktrees:
                 return worktree
         return None
 
+    @contextmanager
+    def _locked_parent(self) -> Iterator[None]:
+        """Lock the folder for worktrees, which is created if needed, against other processes."""
+        self._make_parent()
+        with _exclusive(self._parent):
+            yield
+
     def _make_parent(self) -> None:
         """Create the folder for worktrees, which nobody else may write to."""
         try:
@@ -426,7 +432,7 @@ class Worktrees:
 
 @contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes that create worktrees in it."""
+    """Lock a folder against other processes that create or remove worktrees in it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -435,17 +441,17 @@ def _exclusive(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _names(output: str) -> Sequence[str]:
+    """Return the file names that git printed with `-z`, without quotes around unusual ones."""
+    return [name for name in output.split("\0") if name]
+
+
 def _status(
     checkout: Checkout, *, untracked: Literal["no", "normal", "all"]
 ) -> list[tuple[str, str]]:
     """Return the two letters of `git status` for each changed file, and its name."""
     # Git in a submodule would read the configuration there, which a command may have written.
     status = checkout.ask(
-def _names(output: str) -> Sequence[str]:
-    """Return the file names that git printed with `-z`, without quotes around unusual ones."""
-    return [name for name in output.split("\0") if name]
-
-
         *("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty"),
         f"--untracked-files={untracked}",
     )

@@ -1,6 +1,7 @@
 """Worktrees of a repository: created, listed, merged and removed without loss."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,6 +152,14 @@ def test_folder_deleted_by_hand_is_removed_only_without_own_commits(repository: 
     with pytest.raises(WorktreeError, match="kept"):
         worktrees.remove(worktrees.find("kept"))
     assert [worktree.name for worktree in worktrees.list()] == ["kept"]
+
+
+def test_subagent_worktrees_are_removed_after_their_folder_was_deleted(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    worktrees.open("sub-agent")
+    shutil.rmtree(worktrees.parent)
+    worktrees.remove_merged()
+    assert worktrees.list() == []
 
 
 def test_state_names_changes_and_commits(repository: Path) -> None:
