@@ -53,10 +53,12 @@ class PerLoop(Generic[T]):
                     del self._values[loop]
                     await close(value)
 
-        guards = {other: guard for other, guard in self._guards.items() if not other.is_closed()}
-        self._guards = {**guards, loop: wait()}
+        # In place: loops of other threads add theirs meanwhile.
+        for closed in [other for other in list(self._guards) if other.is_closed()]:
+            self._guards.pop(closed, None)
+        guard = self._guards[loop] = wait()
         with suppress(StopIteration):
-            self._guards[loop].__anext__().send(None)
+            guard.__anext__().send(None)
 
     def take(self) -> list[T]:
         """Remove and return the values of this loop and of closed loops."""
