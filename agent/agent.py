@@ -91,15 +91,14 @@ class Agent(Generic[DepsT]):
     the session's taint. `workspace` contains the prompt files and is the working folder of the
     tools (default: the current folder); files in `add_dirs` may be read and changed, too. The
     model's key and `settings.secrets` never appear in an event, result or message. `subagents` are
-    available in addition to the built-in ones; `agent` is
-    the agent that answers, as an object or by name: with its text, tools, model and mode. `changes`
-    opens the journal of file changes that `undo` uses; a `JsonlHistory` has its own, other
-    histories have none. `deps_type` is the type of the `deps` that each run passes to the program's
-    own tools. `hooks` run before and after each call of a model or tool, guardrails before and
-    after each turn. The conversation can be handed over to the agents in `handoffs`, which need a
-    `name` each; `handoff_description` tells other agents when to hand over to this agent. `tracing`
-    records spans (`kore.otel.OpenTelemetry`). The tools of `mcp_servers` and the catalogue of
-    `skills` are available, too.
+    available in addition to the built-in ones; `agent` is the agent that answers, as an object or
+    by name: with its text, tools, model and mode. `changes` opens the journal of file changes that
+    `undo` uses; a `JsonlHistory` has its own, other histories have none. `deps_type` is the type of
+    the `deps` that each run passes to the program's own tools. `hooks` run before and after each
+    call of a model or tool, guardrails before and after each turn. The conversation can be handed
+    over to the agents in `handoffs`, which need a `name` each; `handoff_description` tells other
+    agents when to hand over to this agent. `tracing` records spans (`kore.otel.OpenTelemetry`). The
+    tools of `mcp_servers` and the catalogue of `skills` are available, too.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
