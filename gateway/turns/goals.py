@@ -379,8 +379,10 @@ class GoalService:
         text = f"🎯 {self._state_text(goal)}"
         route = goal.message.route
         parts = self.renderer.render(route, text)
+        # The chat may have left the conversation, whose words the remark of the judge contains.
+        taint = sessions.taint_of(tx, goal.session)
         name = f"goal:{goal.session}:{now!r}"
-        outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice")], now)
+        outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice", taint=taint)], now)
         tx.after_commit(lambda: self.sender.wake(route.lane))
 
     def _state_text(self, goal: Goal) -> str:

@@ -12,12 +12,14 @@ from agent.errors import Rejected
 from agent.events import GoalChanged
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
+from agent.security.taint.taint import BOTH
 from agent.types import Context, assistant
 from gateway.app import recover
 from gateway.config.sections import GoalsSection
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import MessageStored, SessionEvent, SessionIdle
 from gateway.store.port import Transaction
+from gateway.store.repositories.conversations import sessions
 from tests.gateway.parts import (
     Parts,
     accept_messages,
@@ -272,6 +274,24 @@ async def test_new_conversation_pauses_the_goal_of_the_old_one(tmp_path: Path) -
         await settle(parts)
         assert (await goal_row(parts))[:2] == ("paused", "left")
         assert len(model.requests) == 2
+
+
+async def test_notice_in_a_later_conversation_has_no_links_of_the_old_one(tmp_path: Path) -> None:
+    model = Paced("Begun.", unmet("see https://evil.example/?q=secret"), "More.", "never")
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await accept_messages(parts, chat_message(GOAL))
+        model.let_go(2)
+        await model.wait_for_request(3)
+        ((session,),) = await parts.stored("goal", "session")
+        await parts.database.transact(sessions.add_taint, session, BOTH)
+        await accept_messages(parts, chat_message("/new"))
+        model.let_go()
+        await settle(parts)
+        (notice,) = [
+            message for message in parts.platform.chats["1"] if "evil.example" in message.text
+        ]
+    # The address has a format: that of code, which is no link. The fake platform shows any as bold.
+    assert notice.bold
 
 
 async def test_plan_mode_pauses_an_unmet_goal(tmp_path: Path) -> None:
