@@ -13,9 +13,6 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox
 
 GoalState = Literal["active", "paused", "met"]
-# Why a goal is paused: by a person, a stop, a question of the model, a failed turn, a failed check,
-# a limit of the goal or of spending, plan mode, because the chat left the conversation, because the
-# person lost access, or after a restored backup.
 PauseReason = Literal[
     "person", "stopped", "question", "failed", "check_failed", "turns", "time", "cost", "limit",
     "plan", "left", "others", "access", "restored",
