@@ -5,17 +5,20 @@ that takes only references and objects from the repository, so that it runs none
 """
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 
 from agent.context.project.repository_state import MAIN_BRANCHES, REMOTE_HEAD, find_repository
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.files.safe_open import read_regular
+from agent.security.sandbox.git_defaults import read_git_defaults
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from agent.text.visible import escape_line
 
@@ -25,6 +28,7 @@ _MAX_LIST_BYTES = 1_000_000
 _MAX_DIFF_BYTES = 20_000_000
 _MAX_HEAD_BYTES = 1_000
 _MAX_INDEX_BYTES = 200_000_000
+_MAX_EXCLUDES_BYTES = 65_536
 _CONFIGURATION = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _DIFF = (
     *("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--unified=5"),
@@ -100,7 +104,7 @@ class GitReader:
         self, *words: str, limit_bytes: int, variables: dict[str, str] | None = None
     ) -> bytes:
         done = self._start(*words, limit_bytes=limit_bytes, variables=variables)
-        if done.returncode > 0:
+        if done.returncode != 0:
             reason = escape_line(done.stderr.decode("utf-8", "replace").strip())
             raise KoreError(t("git failed: {reason}", reason=reason[:_MAX_ERROR_CHARS]))
         return done.stdout
@@ -108,7 +112,10 @@ class GitReader:
     def _start(
         self, *words: str, limit_bytes: int, variables: dict[str, str] | None = None
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run git; it is ended where its output exceeds the limit, with a negative code."""
+        """Run git; it is ended where its output exceeds the limit, with the code 0.
+
+        Raises `KoreError` if git cannot be started, takes too long or is killed.
+        """
         environ = {
             **{name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ},
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -124,26 +131,29 @@ class GitReader:
         place = (f"--git-dir={self.store}", f"--work-tree={self.top}")
         command = [self.program, *place, "-c", "core.quotePath=false", *words]
         errors = self.store / "errors"
-        with (
-            errors.open("wb") as stderr,
-            subprocess.Popen(
-                command,
-                cwd=self.top,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            ) as process,
-        ):
-            assert process.stdout is not None
-            output = process.stdout.read(limit_bytes + 1)
-            if len(output) > limit_bytes:
-                process.kill()
-            process.wait(_TIMEOUT_S)
+        try:
+            with (
+                errors.open("wb") as stderr,
+                subprocess.Popen(
+                    command,
+                    cwd=self.top,
+                    env=environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                ) as process,
+            ):
+                output = _read_output(process, limit_bytes)
+        except OSError as exc:
+            raise KoreError(t("git failed: {reason}", reason=exc)) from exc
         message = read_regular(errors, _MAX_HEAD_BYTES)
-        return subprocess.CompletedProcess(
-            command, process.returncode, output[:limit_bytes], message
-        )
+        code = process.returncode
+        if len(output) > limit_bytes:
+            code = 0
+        elif code < 0:
+            reason = signal.strsignal(-code) or str(code)
+            raise KoreError(t("git failed: {reason}", reason=reason))
+        return subprocess.CompletedProcess(command, code, output[:limit_bytes], message)
 
 
 @contextmanager
@@ -166,10 +176,37 @@ def git_reader(folder: Path) -> Iterator[GitReader]:
         for part in ("refs", "packed-refs", "shallow"):
             if (repository.common / part).exists():
                 (store / part).symlink_to(repository.common / part)
+        (store / "info").mkdir()
+        (store / "info" / "exclude").write_bytes(_excludes(repository.common))
         index = repository.own / "index"
         if index.exists():
             (store / "index").write_bytes(read_regular(index, _MAX_INDEX_BYTES))
         yield GitReader(repository.top, store, program)
+
+
+def _excludes(common: Path) -> bytes:
+    """Return the patterns of ignored files of this person and of the repository.
+
+    The last matching pattern counts.
+    """
+    own = common / "info" / "exclude"
+    patterns = read_regular(own, _MAX_EXCLUDES_BYTES) if own.exists() else b""
+    return read_git_defaults(None).excludes + b"\n" + patterns
+
+
+def _read_output(process: "subprocess.Popen[bytes]", limit_bytes: int) -> bytes:
+    """Return the output, one byte longer than the limit if it exceeds it; the process has ended."""
+    assert process.stdout is not None
+    timer = Timer(_TIMEOUT_S, process.kill)
+    timer.start()
+    try:
+        output = process.stdout.read(limit_bytes + 1)
+        if len(output) > limit_bytes:
+            process.kill()
+        process.wait()
+    finally:
+        timer.cancel()
+    return output
 
 
 def _names(output: bytes) -> list[str]:

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, KoreError
 from gateway.cli.verbs.review.changes import parse_diff, read_changes
 from gateway.cli.verbs.review.repository import GitReader, git_reader
 from tests.gateway.cli.verbs.review.repositories import commit, git
@@ -61,6 +62,30 @@ def test_uncommitted_changes_contain_new_files_and_leave_the_index_alone(
     assert {file.path for file in changes.files} == {".gitignore", "a.py", "new [x].py"}
     assert (folder / ".git" / "index").read_bytes() == before
     assert git(folder, "count-objects") == "4 objects, 16 kilobytes"
+
+
+def test_new_files_that_the_person_ignores_everywhere_are_left_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings"
+    (settings / "git").mkdir(parents=True)
+    (settings / "git" / "ignore").write_text(".env.local\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(settings))
+    (folder / ".git" / "info" / "exclude").write_text("notes.txt\n")
+    for name in (".env.local", "notes.txt", "new.py"):
+        (folder / name).write_text("text\n")
+    with git_reader(folder) as reader:
+        changes = read_changes(reader, head(reader), None)
+    assert [file.path for file in changes.files] == ["new.py"]
+
+
+def test_git_that_is_killed_is_an_error(folder: Path, reader: GitReader, tmp_path: Path) -> None:
+    program = tmp_path / "killed"
+    program.write_text("#!/bin/sh\necho part\nkill -9 $$\n")
+    program.chmod(0o755)
+    with pytest.raises(KoreError, match="Killed"):
+        replace(reader, program=str(program)).diff("HEAD", "HEAD")
 
 
 def test_renamed_removed_and_binary_files(folder: Path) -> None:
