@@ -174,8 +174,9 @@ class _GitLab:
         return posted
 
     def _commits(self) -> dict[str, str]:
-        refs = self.glab.read("api", self._path)["diff_refs"]
-        return {name: _commit(refs[name]) for name in ("base_sha", "start_sha", "head_sha")}
+        # None until GitLab has prepared the diff.
+        refs = self.glab.read("api", self._path)["diff_refs"] or {}
+        return {name: _commit(refs.get(name)) for name in ("base_sha", "start_sha", "head_sha")}
 
 
 def _position(

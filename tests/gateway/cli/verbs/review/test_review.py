@@ -174,6 +174,17 @@ async def test_finding_without_a_discussion_is_in_the_note(
     assert "a.py:5: high: no number" in scene.host.posts[-1]["body"]["body"]
 
 
+async def test_merge_request_whose_diff_gitlab_still_prepares_is_an_error(
+    scene: Scene, model_server: ModelServer
+) -> None:
+    scene.use_gitlab()
+    scene.host.answer({"merge_requests/9": {"diff_refs": None}})
+    outcome = await scene.review("--comment")
+    assert outcome.code == 1
+    assert "expected the id of a commit" in outcome.err
+    assert model_server.requests == []
+
+
 async def test_missing_request_is_an_error_without_secrets(
     scene: Scene, model_server: ModelServer
 ) -> None:
