@@ -35,7 +35,7 @@ _MAX_LINE_CHARS = 500
 class GoalVerdict:
     """Judgement of a goal: `evidence` if it is met, otherwise what is `missing`, each one line.
 
-    `asks`: the last message asks the person something without which the work cannot go on.
+    `asks`: the last message asks the person something that the work needs to continue.
     """
 
     is_met: bool

@@ -1,4 +1,4 @@
-"""Git worktrees of sub-agents that change files while other work goes on in the same project."""
+"""Git worktrees of sub-agents that change files while other work in the project continues."""
 
 import hashlib
 import os
@@ -44,8 +44,8 @@ class IsolatedFolder:
 class SubagentIsolation:
     """Decides which sub-agents get a worktree, creates it and ends its use.
 
-    With `is_default`, those get one that may change files and start together with others, or in the
-    background. `prepare` and `finish` block.
+    With `is_default`, a sub-agent that may change files gets one if it starts together with others
+    or in the background. `prepare` and `finish` block.
     """
 
     worktrees: ProjectWorktrees
@@ -62,7 +62,7 @@ class SubagentIsolation:
     ) -> bool | None:
         """Return whether a sub-agent gets a worktree; None if only where nothing is left out.
 
-        Raises `ToolError` if somebody else than the owner asks for one.
+        Raises `ToolError` if anyone but the owner asks for one.
         """
         choice = request.isolation or definition.isolation
         if choice == "worktree" and not call.owner:

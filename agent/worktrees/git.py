@@ -39,7 +39,7 @@ _VARIABLES = {
     "GIT_EDITOR": "true",
     "LC_ALL": "C",
 }
-# Where git finds files that the person always ignores.
+# Variables that lead git to the patterns of files that the person always ignores.
 _INHERITED = ("HOME", "XDG_CONFIG_HOME")
 # For people whose git does not know their name.
 _IDENTITY = {"NAME": "Kore", "EMAIL": "kore@localhost"}

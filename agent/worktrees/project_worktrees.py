@@ -15,7 +15,7 @@ from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees
 
 @frozen
 class ProjectWorktrees:
-    """Worktrees in `parent` (None: beside their repositories).
+    """Worktrees in `parent` (None: next to their repositories).
 
     All methods block.
     """

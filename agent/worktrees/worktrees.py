@@ -85,7 +85,7 @@ class MergeResult:
 class Worktrees:
     """Worktrees of the repository of a checkout, which new ones start from and merge into.
 
-    `parent` is the folder for new ones; None means beside the repository. All methods block and
+    `parent` is the folder for new ones; None means next to the repository. All methods block and
     raise `WorktreeError`.
     """
 

@@ -24,7 +24,7 @@ MAX_GOAL_CHARS = 4_000
 _LIMIT = re.compile(r"\s*(?:--|[—–])(turns|time|cost)[= ](\S+)\s*\Z")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(m|min|h)?\Z")
 _EXAMPLES = {"turns": "10", "time": "45m", "cost": "3"}
-_HOW = mark_for_translation(
+_USAGE = mark_for_translation(
     "`/goal TEXT` sets a goal: I work until it is met and show the evidence. Limits may follow:"
     " `--turns 10`, `--time 45m` or `2h`, `--cost 3` (dollars). `/goal` shows it;"
     " `/goal pause`, `/goal resume` and `/goal clear` change it."
@@ -39,7 +39,7 @@ def answer_goal(call: CommandCall, tx: Transaction) -> str:
     goal = goals.find(tx, call.session) if call.session else None
     word = call.argument.strip().casefold()
     if not word:
-        return t(_HOW) if goal is None else call.services.goals.describe(tx, goal)
+        return t(_USAGE) if goal is None else call.services.goals.describe(tx, goal)
     if goal is not None and not _may_change(call, goal):
         return t("Only the person who set the goal, or the owner, can change it.")
     if word in CHANGES:

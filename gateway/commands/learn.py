@@ -31,23 +31,23 @@ def learn_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
 )
 def answer_learn(call: CommandCall, tx: Transaction) -> str:
     """Answer the offer after a long turn; `never` and `ask` apply to all conversations."""
-    wish = call.argument.casefold()
+    choice = call.argument.casefold()
     if not call.is_owner:
         return t("Only the owner can do that.")
-    if wish == _ASK:
+    if choice == _ASK:
         skill_offer.allow(tx)
         return t("After a long turn I offer to keep how it was done as a skill.")
-    if wish == "never":
+    if choice == "never":
         skill_offer.forbid(tx)
         if call.session is not None:
             skill_offer.close(tx, call.session)
         return t("I don't ask about skills any more. `/learn ask` changes that.")
-    if wish not in ("yes", "no"):
+    if choice not in ("yes", "no"):
         return f"{t('After a long turn:')}\n{choices_list(translated(SKILL_CHOICES))}"
     if call.session is None or not skill_offer.is_open(tx, call.session):
         return t("Nothing is offered here now. `/skills new` keeps how something was done.")
     skill_offer.close(tx, call.session)
-    if wish == "no":
+    if choice == "no":
         return t("No skill then.")
     begin_turn(call, tx, call.session, "/skills new")
     return t("Writing a draft: you see it and decide.")

@@ -1,4 +1,4 @@
-"""Events of a conversation that are worth a notification of a person who looks elsewhere."""
+"""Selection of the events of a conversation that notify a person who is looking elsewhere."""
 
 import time
 from collections.abc import Callable

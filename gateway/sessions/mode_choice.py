@@ -18,9 +18,7 @@ def choose_mode(
     by: Mapping[str, str],
     now: float,
 ) -> None:
-    """Store the mode; a looser mode than before is noted in the audit log.
-
-    A plan that waits for a choice is no longer offered.
+    """Store the mode, and end the offer of a plan. A looser mode than before is audited.
 
     `current` is the previous mode if none is stored. `by` says `who` chose it, and in which `chat`.
     """

@@ -1,4 +1,4 @@
-"""Offer to keep the procedure of a long turn as a skill, until a person chooses or goes on."""
+"""Offer to keep the procedure of a long turn as a skill, until a person chooses or writes."""
 
 from agent.context.active_skills import SKILL_TOOL
 from gateway.store.port import Transaction

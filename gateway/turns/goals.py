@@ -323,7 +323,7 @@ class GoalService:
             turns.finish_command(tx, claim.seq, None, now)
 
     def _obstacle(self, tx: Transaction, goal: Goal, verdict: GoalVerdict) -> PauseReason | None:
-        """Return the reason for not beginning another turn; None to go on."""
+        """Return the reason for not beginning another turn; None to continue."""
         mode = self.permissions.mode(goal.message, sessions.chosen_mode(tx, goal.session))
         if verdict.asks:
             return "question"
@@ -473,7 +473,7 @@ class GoalService:
 
 
 def _pause_of(outcome: TurnOutcome) -> tuple[PauseReason, str | None] | None:
-    """Return why a turn with this outcome pauses its goal, with a remark; None to go on."""
+    """Return why a turn with this outcome pauses its goal, with a remark; None to continue."""
     result = outcome.result
     assert result is not None, "a turn ends with Done"
     error = outcome.error

@@ -22,7 +22,7 @@ LOOPED = re.compile(r"([\w./-]*)\$(?:\{(\w+)\}|(\w+))([\w./-]*)")
 
 @frozen
 class SandboxScope:
-    """What the commands of a conversation have for themselves in their sandbox.
+    """Parts of the sandbox that only the commands of one conversation use.
 
     `has_own_network`: at 127.0.0.1 they reach only each other and, at the `service_ports`, local
     services. `temporary` is the path of their folder of temporary files, which no other program

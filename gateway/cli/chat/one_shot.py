@@ -70,9 +70,9 @@ class OneShotRequest:
     is_folder_chosen: bool = False
     choose_agent: Callable[[str], dict[str, Any]] | None = None
     schema: "OutputSchema | None" = None
-    # Texts for the model beside the person's, with their taint (`MessageOptions.run`).
+    # Further texts for the model, with their taint (`MessageOptions.run`).
     reports: tuple[Mapping[str, Any], ...] = ()
-    # The exit code tells that a call was denied.
+    # A turn with a denied call ends with the exit code `DENIED`.
     fails_on_denied: bool = False
 
 
@@ -186,7 +186,7 @@ class StreamedAnswer:
 
 
 class OneShotTurn:
-    """Single turn: `exit_code = await OneShotTurn(line, request, out, err).run(interrupted)`.
+    """Single turn: `exit_code = await OneShotTurn(connection, request, out, err).run(interrupted)`.
 
     `ask` asks a person for an approval; without it, approvals are denied. `read_line` reads a line
     of the person, None when interrupted.
@@ -625,7 +625,7 @@ def line_reader(interrupted: asyncio.Event) -> ReadLine | None:
         try:
             await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # No effect on a line that has been read. Nothing goes on reading after a cancellation.
+            # No effect on a line that has been read. Nothing reads after a cancellation.
             stopping.cancel()
             reading.cancel()
         await asyncio.wait((reading,))

@@ -1,4 +1,4 @@
-"""Recognition of side requests: titles, tags and suggestions that a client asks for by itself.
+"""Recognition of side requests: titles, tags and suggestions that a client requests on its own.
 
 A side request quotes the exchange that has just ended: the person's message on a line of its own,
 behind a label such as `USER: `, and the answer on a later line. Its wording does not matter.
