@@ -124,24 +124,36 @@ class InProcessSubagents:
             if step is not None:
                 await call.tell(step)
 
-        if depth == 0:
-            async with self._slots.get().hold(call.session, self._limits.max_parallel):
-                result = await self._run(task, tell)
-        else:
-            # The caller already has a slot, and waits for this sub-agent.
-            result = await self._run(task, tell)
-        messages = (*task.messages, *result.messages)
         folder = None if isolated is None else isolated.workspace
+        finish = partial(self._finish, folder, definition.name, number)
+        try:
+            if depth == 0:
+                async with self._slots.get().hold(call.session, self._limits.max_parallel):
+                    result = await self._run(task, tell)
+            else:
+                # The caller already has a slot, and waits for this sub-agent.
+                result = await self._run(task, tell)
+        except ToolError as exc:
+            raise ToolError(f"{exc}{await finish()}") from exc
+        except BaseException:
+            await finish()
+            raise
+        messages = (*task.messages, *result.messages)
         self._keep(
             number,
             _Resumable(call.session, definition, model, messages, task.exposure.taint, folder),
         )
         text = profile.result_text(definition.name, number, profile.final_reply(result))
-        if folder is not None:
-            finish = partial(self._isolation.finish, folder, definition.name, number)
-            text = f"{text}\n{await in_thread(finish)}"
+        text = f"{text}{await finish()}"
         failed = result.stopped is not None
         return profile.tool_result(text, note, task.exposure.taint, is_error=failed)
+
+    async def _finish(self, folder: Path | None, agent: str, number: int) -> str:
+        """Commit the changes in a worktree; return a line about them, or '' without a worktree."""
+        if folder is None:
+            return ""
+        text = await in_thread(partial(self._isolation.finish, folder, agent, number))
+        return f"\n{text}"
 
     async def _isolate(
         self,

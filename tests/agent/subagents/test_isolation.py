@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from agent.agent import Agent
-from agent.providers.scripted import EchoProvider
+from agent.errors import Rejected
+from agent.providers.base import ModelRequest
+from agent.providers.scripted import EchoProvider, ScriptedProvider
 from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition, read_definition
 from agent.subagents.isolation import worktree_name
+from agent.types import Message, ToolCall, assistant
 from tests.agent.worktrees.repositories import commit_all, create_repository, git
 
 pytestmark = pytest.mark.programs("git")
@@ -22,6 +25,10 @@ BRANCH = re.compile(r"on the branch (kore/sub-[\w-]+)")
 def task(prompt: str, agent: str = "general", **more: Any) -> str:
     args = {"description": "work", "prompt": prompt, "subagent_type": agent, **more}
     return f"!tool task {json.dumps(args)}"
+
+
+def call(name: str, **args: Any) -> Message:
+    return assistant("", (ToolCall(name, name, args, json.dumps(args)),))
 
 
 def write(path: str, content: str = "new = 1\n") -> str:
@@ -168,6 +175,43 @@ async def test_worktree_with_a_merge_in_progress_is_kept_and_named(repository: P
     (text,) = await run(agent_in(repository), task(f"!tool exec {command}", isolation="worktree"))
     assert "is kept as it is" in text
     assert len(worktrees(repository)) == 1
+
+
+async def test_changes_of_a_failed_subagent_are_committed_and_named(repository: Path) -> None:
+    order = {"description": "work", "prompt": "write", "isolation": "worktree"}
+    model = ScriptedProvider(
+        [
+            call("task", **order),
+            call("write_file", path="new.py", content="new = 1\n"),
+            Rejected("out of service"),
+            "The sub-agent has failed.",
+        ]
+    )
+    (text,) = await run(Agent(model, workspace=repository, full_access=True), "go")
+    (branch,) = branches(repository)
+    assert "out of service" in text
+    assert f"`git merge {branch}`" in text
+    assert "new.py" in git(repository, "ls-tree", "--name-only", branch)
+    assert "locked" not in git(repository, "worktree", "list", "--porcelain")
+
+
+async def test_worktree_of_a_cancelled_subagent_is_unlocked(repository: Path) -> None:
+    order = {"description": "work", "prompt": "write", "isolation": "worktree"}
+    begun = asyncio.Event()
+
+    def wait(request: ModelRequest) -> Message:
+        begun.set()
+        return call("exec", command="sleep 600")
+
+    model = ScriptedProvider([call("task", **order), wait])
+    agent = Agent(model, workspace=repository, full_access=True)
+    async with agent, asyncio.timeout(60):
+        turn = asyncio.create_task(agent.run("go"))
+        await begun.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+    assert "locked" not in git(repository, "worktree", "list", "--porcelain")
 
 
 def test_names_are_plain_and_repeatable() -> None:
