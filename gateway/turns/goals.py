@@ -381,7 +381,7 @@ class GoalService:
         parts = self.renderer.render(route, text)
         # The chat may have left the conversation, whose words the remark of the judge contains.
         taint = sessions.taint_of(tx, goal.session)
-        name = f"goal:{goal.session}:{now!r}"
+        name = f"{goals.NOTICE}{goal.principal}:{goal.session}:{now!r}"
         outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice", taint=taint)], now)
         tx.after_commit(lambda: self.sender.wake(route.lane))
 

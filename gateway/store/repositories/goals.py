@@ -12,6 +12,8 @@ from gateway.store.repositories import usage
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import inbox
 
+# Prefix of the delivery ids of notices about a goal; the principal who set it follows.
+NOTICE = "goal:"
 GoalState = Literal["active", "paused", "met"]
 PauseReason = Literal[
     "person", "stopped", "question", "failed", "check_failed", "turns", "time", "cost", "limit",

@@ -20,6 +20,7 @@ from gateway.core.messages import InboundMessage, Sender
 from gateway.core.records import MessageStored, SessionEvent, SessionIdle
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import sessions
+from gateway.store.repositories.user_data import erasure
 from tests.gateway.parts import (
     Parts,
     accept_messages,
@@ -292,6 +293,15 @@ async def test_notice_in_a_later_conversation_has_no_links_of_the_old_one(tmp_pa
         ]
     # The address has a format: that of code, which is no link. The fake platform shows any as bold.
     assert notice.bold
+
+
+async def test_notices_of_a_goal_in_a_group_are_erased_with_its_person(tmp_path: Path) -> None:
+    model = ScriptedProvider(["Begun.", MET])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await say(parts, GOAL, **GROUP)
+        await parts.database.transact(erasure.erase, "chat:7", 0.0)
+        bodies = await parts.stored("outbox", "body")
+    assert not any("12 tests passed" in str(body) for (body,) in bodies)
 
 
 async def test_plan_mode_pauses_an_unmet_goal(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from agent.types import Message, Text
 from gateway.core.messages import CONSOLE
 from gateway.store.conditions import LIVE, literal
 from gateway.store.port import Transaction
+from gateway.store.repositories import goals
 from gateway.store.repositories.codecs import NO_PAYLOAD, put_payload
 from gateway.store.repositories.conversations import search, sessions
 from gateway.store.repositories.delivery.chats import PRESENCE
@@ -255,6 +256,10 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
             "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
             (f"{kind}{literal(channel)}:%:{literal(sender)}:%",),
         )
+    tx.run(
+        "DELETE FROM outbox WHERE delivery_id LIKE ? ESCAPE '\\'",
+        (f"{goals.NOTICE}{literal(principal)}:%",),
+    )
     # The index contains words of deleted rows; the next search indexes the remaining messages
     # again.
     search.forget_all(tx)
