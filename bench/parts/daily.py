@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,11 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         make_go_proxy(folder / "goproxy")
         try:
             inside, outside = (
-                make_places(_made(folder / each), project, env) for each in ("inside", "outside")
+                make_places(_make_folder(folder / side), project, env)
+                for side in ("inside", "outside")
             )
-            lines = _prepared(project, [*inside.values(), *outside.values()], env)
-            home = _made(folder / "home")
+            lines = _prepare_lines(project, [*inside.values(), *outside.values()], env)
+            home = _make_folder(folder / "home")
             _configure(home, [*inside.values()], variables, _environment(env))
             outcomes: dict[str, list[tuple[Line, Outcome, Outcome]]] = {}
             async with _serving(command, home, env) as kore:
@@ -103,7 +104,7 @@ def _share(name: str, part: int, whole: int, goal: float, notes: Sequence[str]) 
 
 def _environ(folder: Path) -> dict[str, str]:
     """Return the environment of the person: their home, with git settings of the suite."""
-    settings = _made(folder / "settings/git") / "config"
+    settings = _make_folder(folder / "settings/git") / "config"
     settings.write_text(_GIT_SETTINGS)
     programs = os.pathsep.join(
         path for path in os.environ["PATH"].split(os.pathsep) if not path.startswith(str(ROOT))
@@ -117,7 +118,7 @@ def _environ(folder: Path) -> dict[str, str]:
     }
 
 
-def _prepared(project: Project, places: Sequence[Path], env: Mapping[str, str]) -> list[Line]:
+def _prepare_lines(project: Project, places: Sequence[Path], env: Mapping[str, str]) -> list[Line]:
     """Prepare the ecosystems in each place; return the lines that this machine can run."""
     ready = set()
     for name, ecosystem in project.ecosystems.items():
@@ -144,22 +145,25 @@ def _prepared(project: Project, places: Sequence[Path], env: Mapping[str, str]) 
 
 
 def _run_outside(lines: Sequence[Line], folder: Path, env: Mapping[str, str]) -> list[Outcome]:
-    outcomes, servers = [], []
-    for line in lines:
-        if line.background:
-            servers.append(
-                subprocess.Popen(
-                    ["bash", "-c", f"exec {line.run}"], cwd=folder, env=env, stdin=-3, stdout=-3,
-                    stderr=-3,
+    outcomes = []
+    with ExitStack() as servers:
+        for line in lines:
+            if line.background:
+                server = subprocess.Popen(
+                    ["bash", "-c", f"exec {line.run}"],
+                    cwd=folder,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
                 )
-            )  # fmt: skip
-            outcomes.append(Outcome(True, ""))
-            continue
-        code, output = run_line(line.run, folder, env)
-        outcomes.append(_judged(line, code, output, folder, env))
-    for server in servers:
-        server.terminate()
-        server.wait()
+                # The context of a process waits for its end.
+                servers.enter_context(server)
+                servers.callback(server.terminate)
+                outcomes.append(Outcome(True, ""))
+                continue
+            code, output = run_line(line.run, folder, env)
+            outcomes.append(_judge(line, code, output, folder, env))
     return outcomes
 
 
@@ -181,7 +185,7 @@ async def _run_inside(
         question, output = await _result(kore, events)
         codes = _EXIT_CODE.findall(output)
         code = int(codes[-1]) if codes else 0 if line.background else -1
-        outcome = await asyncio.to_thread(_judged, line, code, output, folder, env)
+        outcome = await asyncio.to_thread(_judge, line, code, output, folder, env)
         outcomes.append(replace(outcome, question=question))
     return outcomes
 
@@ -201,7 +205,7 @@ async def _result(kore: Client, events: AsyncIterator[Mapping[str, Any]]) -> tup
     return question, output
 
 
-def _judged(line: Line, code: int, output: str, folder: Path, env: Mapping[str, str]) -> Outcome:
+def _judge(line: Line, code: int, output: str, folder: Path, env: Mapping[str, str]) -> Outcome:
     works = code == 0 and line.output in output
     if works:
         checked, words = run_line(line.check, folder, env)
@@ -214,7 +218,7 @@ def _environment(env: Mapping[str, str]) -> Path:
     return Path(env["FIXTURES"], "environment")
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
 
