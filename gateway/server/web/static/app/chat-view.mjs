@@ -142,9 +142,9 @@ function TurnChoices({ connection, session, seq, choose }) {
 }
 
 function Goal({ goal: { goal, state, turns, max_turns, remark } }) {
-  const stands = `${state === "paused" ? t("paused") : t("At work")} · ${turns}/${max_turns}`
+  const progress = `${state === "paused" ? t("paused") : t("At work")} · ${turns}/${max_turns}`
   return html`<p class="column goal" role="status" title=${visible(remark)}>
-    <span aria-hidden="true">🎯</span> <span class="text">${visible(goal)}</span> <span class="dim">${stands}</span>
+    <span aria-hidden="true">🎯</span> <span class="text">${visible(goal)}</span> <span class="dim">${progress}</span>
   </p>`
 }
 
