@@ -264,6 +264,9 @@ class OneShotTurn:
             result = self._result
             if interrupted.is_set() or result is None or result.stopped:
                 return
+            if self._goal is not None and self._goal.state != "met":
+                # Another message would continue the goal.
+                return
             try:
                 self._output, self._has_output = schema.read(result), True
                 return
@@ -278,6 +281,8 @@ class OneShotTurn:
             self._note(t("· {reason}; asking the model again", reason=error.message))
             again = render_prompt("output_schema_again", reason=error.message)
             self._message = self._builder.build(again)
+            # The goal is met: no further turns follow this one.
+            self._sets_goal = False
             await self._run_turn(interrupted)
             if self._result is not None:
                 self._result = with_earlier(result, self._result)
@@ -482,7 +487,7 @@ class OneShotTurn:
             return False
         self._delivered = max(delivered.seq, self._delivered)
         is_ours = delivered.event_id == self._message.event_id
-        if self._goal is not None:
+        if self._sets_goal and self._goal is not None:
             return self._deliver_for_goal(delivered, self._goal, is_begin=is_ours)
         if not is_ours or (delivered.kind == "notice" and not delivered.last):
             self._note(escape_invisible(delivered.text))
@@ -558,9 +563,11 @@ class OneShotTurn:
 
     def _exit_code(self) -> int:
         result = self._result
+        done = DENIED if self._denied and self._request.fails_on_denied else DONE
         if self._goal is not None:
-            is_met = self._goal.state == "met"
-            return DONE if is_met else _GOAL_CODES.get(self._goal.reason, FAILED)
+            if self._goal.state != "met":
+                return _GOAL_CODES.get(self._goal.reason, FAILED)
+            return done if self._output_error is None else FAILED
         if result is None:
             return FAILED if self._error else DONE
         if result.stopped is not None:
@@ -572,7 +579,7 @@ class OneShotTurn:
             return BLOCKED if result.signal == "BLOCKED" else DECIDE
         if not result.success or self._output_error is not None:
             return FAILED
-        return DENIED if self._denied and self._request.fails_on_denied else DONE
+        return done
 
     def _note(self, text: str) -> None:
         self._progress.erase()

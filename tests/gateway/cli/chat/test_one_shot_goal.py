@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,3 +56,14 @@ async def test_json_has_the_goal_and_the_text_of_all_turns(place: Place) -> None
     assert summary["text"] == "step 1\n\nstep 2"
     assert summary["goal"]["state"] == "met"
     assert summary["goal"]["turns"] == 2
+
+
+async def test_answer_of_another_shape_is_asked_for_again_once_the_goal_is_met(
+    place: Place, tmp_path: Path
+) -> None:
+    place.server.mind = stepping(2)
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object"}')
+    code, err = await place.run("-m", "/goal take all steps", "--output-schema", str(schema))
+    assert code == 1
+    assert err.count("asking the model again") == 2
