@@ -213,6 +213,8 @@ class Feed(ScrollView, can_focus=True):
             missing -= row.height
 
     def _rows_in_view(self, first: int) -> Iterator[_Row]:
+        if not self._rows:
+            return
         # The first row may be visible in part.
         rest = self.size.height + self._rows[first].height
         for row in self._rows[first:]:

@@ -222,6 +222,17 @@ def test_rewound_history_is_shown_from_the_start() -> None:
     assert texts(content) == ["again"]
 
 
+async def test_history_is_reset_while_entries_are_estimated() -> None:
+    content = FeedContent()
+    async with feed_of(content) as (feed, _):
+        for n in range(200):
+            content.take(Delivered(f"reply {n}", "answer", "e", True))
+        feed.show_news()
+        content.take(HistoryReset())
+        feed.show_news()
+        assert feed.virtual_size.height == 0
+
+
 _EVENTS = st.one_of(
     st.text(max_size=40).map(events.TextDelta),
     st.text(max_size=40).map(lambda text: events.ThinkingDelta(text, len(text))),
