@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import suspend
+
 PROGRAM = shutil.which("nats-server")
 needs_nats = pytest.mark.skipif(PROGRAM is None, reason="nats-server is not installed")
 _TIMEOUT_S = 20.0
@@ -55,7 +57,7 @@ class NatsServer:
     def stop(self) -> None:
         """Send SIGSTOP; `resume` continues the server."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         assert self._process is not None

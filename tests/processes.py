@@ -7,6 +7,7 @@ does not disappear at once. The functions wait for both.
 import asyncio
 import itertools
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,22 @@ def processes(word: str) -> list[int]:
             if data in (folder / "cmdline").read_bytes():
                 results.append(int(folder.name))
     return results
+
+
+def suspend(pid: int) -> None:
+    """Send SIGSTOP, and wait until no thread of the process runs."""
+    os.kill(pid, signal.SIGSTOP)
+    late = time.monotonic() + DEADLINE_S
+    while not all(map(_is_stopped, Path(f"/proc/{pid}/task").glob("*/stat"))):
+        assert time.monotonic() < late, "the process does not stop"
+        time.sleep(0.002)
+
+
+def _is_stopped(stat: Path) -> bool:
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return True
 
 
 async def runs(word: str, least: int = 1) -> bool:

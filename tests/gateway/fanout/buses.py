@@ -27,6 +27,7 @@ from gateway.store.postgres.connection import connect
 from tests.gateway.parts import cancel_and_wait, wait_until
 from tests.nats_server import NatsServer
 from tests.postgres_server import PostgresServer
+from tests.processes import suspend
 
 KORE_ID = "0011223344556677"
 
@@ -99,7 +100,7 @@ class PostgresBus(Bus):
         first = int((self._server.data / "postmaster.pid").read_text().split()[0])
         self._stopped = [first, *backends]
         for process in self._stopped:
-            os.kill(process, signal.SIGSTOP)
+            suspend(process)
 
     def resume(self) -> None:
         for process in self._stopped:
