@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.security.sandbox.bubblewrap import Bubblewrap
-from agent.settings import ToolSettings
 from agent.text.terminal_output import TerminalOutput
-from agent.tools.base import CallContext
-from agent.tools.shell.exec import Exec
-from tests.agent.tools.conftest import Listener
 
 _SEQUENCES = (b"\x1b[1m", b"\x1b[2K", b"\x1b[G", b"\x1b]0;t\x07", b"\x1b]8;;x\x1b\\", b"\x1b(B")
 _PIECES = st.sampled_from([b"a", b"\xc3\xa9", b"\r", b"\n", b"\x1b", b"[0", b"m", *_SEQUENCES])
@@ -84,38 +79,6 @@ def test_unfinished_sequence_does_not_hold_back_the_output() -> None:
     output = TerminalOutput()
     output.feed(b"\x1b]0;")
     assert output.feed(b"x" * 100_000).endswith(b"x" * 90_000)
-
-
-async def test_progress_bar_does_not_hide_the_error(
-    call: CallContext, listener: Listener, box: Bubblewrap
-) -> None:
-    script = (
-        "printf 'Building\\n'; for i in $(seq 1600); do "
-        "printf '\\r\\033[2K\\033[1m[%04d/1600]\\033[0m compiling a file with a long name' $i; "
-        "done; printf '\\n\\033[31mBUILD FAILED\\033[0m\\n'; exit 2"
-    )
-    result = await Exec(ToolSettings(sandbox=box)).run({"command": script}, call)
-    shown = "Building\n[1600/1600] compiling a file with a long name\nBUILD FAILED\n"
-    assert result.for_model == f"{shown}[exit code 2]"
-    assert listener.text == shown
-    assert result.file is None
-
-
-async def test_prompt_of_a_background_command_is_visible(
-    call: CallContext, box: Bubblewrap
-) -> None:
-    tool = Exec(ToolSettings(sandbox=box))
-    try:
-        args = {"command": "printf 'Name? '; read name; echo", "background": True}
-        result = await tool.run(args, call)
-        [process] = tool.processes.of("s1")
-        text = result.for_model
-        if "Name?" not in text:
-            data, _ = await process.read_output(30, first_words=True)
-            text = data.decode()
-        assert "Name? " in text
-    finally:
-        await tool.aclose()
 
 
 def test_endless_carriage_returns_are_not_kept() -> None:

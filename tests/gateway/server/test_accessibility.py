@@ -259,7 +259,8 @@ async def test_keyboard_suffices(tmp_path: Path) -> None:
         await page.wait_for_selector(".sidebar .session")
         names = await tab_to(page, "Status")
         assert [name.partition("\n")[0] for name in names] == [
-            *("Add files", "Mode", "Skip to the conversation", "Theme", "Log out"),
+            *("Add files", "Mode", "Skip to the conversation"),
+            *("Notify me while I look elsewhere", "Theme", "Log out"),
             *("+ New session", "Search", "go", "Rename: go", "Branch: go", "Close: go", "Status"),
         ]
         await page.keyboard.press("Enter")
