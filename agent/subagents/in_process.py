@@ -3,6 +3,7 @@
 A sub-agent meant for the background is awaited here: no later turn would receive its result.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from agent.per_loop import PerLoop
 from agent.providers.usage import NUSD_PER_USD, Charge, Receipt, UsageMeter, UsageTotals, dollars
 from agent.records import frozen
 from agent.security.files.file_io import in_thread
+from agent.security.sandbox.orphan_processes import is_gone, process_mark
 from agent.security.taint.taint import TaintState
 from agent.subagents import profile
 from agent.subagents.catalog import SubagentCatalog
@@ -29,6 +31,8 @@ from agent.types import Message, Result, Taint, ToolResult, user
 from agent.worktrees.project_worktrees import ProjectWorktrees
 
 _MAX_RESUMABLE = 64
+# Begins the holder of a worktree's lock.
+_PROCESS = "process "
 
 
 @frozen
@@ -44,6 +48,11 @@ class _Resumable:
     messages: tuple[Message, ...]
     taint: frozenset[Taint]
     worktree: Path | None = None
+
+
+def _holder() -> str:
+    """Return the name of this process as a holder of worktrees."""
+    return _PROCESS + "".join(process_mark().values())
 
 
 class InProcessSubagents:
@@ -152,7 +161,8 @@ class InProcessSubagents:
         """Commit the changes in a worktree; return a line about them, or '' without a worktree."""
         if folder is None:
             return ""
-        text = await in_thread(partial(self._isolation.finish, folder, agent, number))
+        finish = partial(self._isolation.finish, folder, agent, number, holder=_holder())
+        text = await in_thread(finish)
         return f"\n{text}"
 
     async def _isolate(
@@ -175,8 +185,24 @@ class InProcessSubagents:
             name, is_required = None if is_wanted is False else name, bool(is_wanted)
         if name is None:
             return None
-        prepare = partial(self._isolation.prepare, call, name, is_required=is_required)
-        return await in_thread(prepare)
+        isolation, holder = self._isolation, _holder()
+        ended = {
+            worktree: other
+            for worktree, other in (await in_thread(partial(isolation.holders, call))).items()
+            if other.startswith(_PROCESS) and is_gone(other.removeprefix(_PROCESS))
+        }
+        prepare = partial(
+            isolation.prepare,
+            *(call, name),
+            holder=holder,
+            ended=ended,
+            is_required=is_required,
+        )
+        try:
+            return await in_thread(prepare)
+        except asyncio.CancelledError:
+            await in_thread(partial(isolation.discard, call, name, holder))
+            raise
 
     async def _run(
         self, task: TurnRequest, tell: Callable[[events.Event], Awaitable[None]]

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,10 +79,26 @@ class SubagentIsolation:
     def _may_change(self, definition: SubagentDefinition) -> bool:
         return definition.mode != "plan" and self.toolbox.edits_text(definition.chooses)
 
-    def prepare(self, call: CallContext, name: str, *, is_required: bool) -> IsolatedFolder | None:
+    def holders(self, call: CallContext) -> Mapping[str, str]:
+        """Return the holders of locked worktrees of sub-agents, by name. Blocks."""
+        try:
+            return self.worktrees.of(call.workspace).holders()
+        except WorktreeError:
+            return {}
+
+    def prepare(
+        self,
+        call: CallContext,
+        name: str,
+        *,
+        holder: str,
+        ended: Mapping[str, str],
+        is_required: bool,
+    ) -> IsolatedFolder | None:
         """Return the folder of a worktree for a sub-agent, which is created if needed.
 
-        Unless it `is_required`, None outside of a repository, and where a worktree would leave out
+        It is locked for its `holder`; locks of holders that have `ended` are removed. Unless it
+        `is_required`, None outside of a repository, and where a worktree would leave out
         uncommitted changes. Raises `ToolError` if a required one cannot be created.
         """
         try:
@@ -88,8 +106,9 @@ class SubagentIsolation:
             left_out = worktrees.uncommitted_files()
             if left_out and not is_required:
                 return None
+            worktrees.release(ended)
             worktrees.remove_merged()
-            folder = self.worktrees.open(call.workspace, name, is_locked=True).folder
+            folder = self.worktrees.open(call.workspace, name, holder).folder
         except WorktreeError as exc:
             if not is_required:
                 return None
@@ -103,10 +122,23 @@ class SubagentIsolation:
         )
         return IsolatedFolder(folder, start_folder if has_start else None, note)
 
-    def finish(self, folder: Path, agent: str, number: int, *, is_busy: bool = False) -> str:
+    def discard(self, call: CallContext, name: str, holder: str) -> None:
+        """Unlock the worktree of a sub-agent that does not start; an empty one is removed. Blocks.
+
+        If that fails, the next sub-agent to start does it.
+        """
+        with suppress(WorktreeError):
+            worktrees = self.worktrees.of(call.workspace)
+            worktrees.release({name: holder})
+            worktrees.remove_merged()
+
+    def finish(
+        self, folder: Path, agent: str, number: int, *, holder: str, is_busy: bool = False
+    ) -> str:
         """Commit the changes in a worktree, and return a text about them for the caller.
 
-        A worktree without changes is removed, unless it `is_busy`: commands still run there.
+        It is unlocked if its lock is that of the `holder`. A worktree without changes is removed,
+        unless it `is_busy`: commands still run there.
         """
         if not folder.is_dir():
             return render_prompt(
@@ -115,10 +147,11 @@ class SubagentIsolation:
         try:
             worktree, worktrees = self._find(folder)
             worktrees.commit(worktree, f"Changes of sub-agent {agent} ({number})")
-            worktrees.unlock(worktree)
+            worktrees.release({worktree.name: holder})
             worktree, worktrees = self._find(folder)
             files = worktrees.own_files(worktree)
-            if not files and not is_busy and not worktrees.has_own_commits(worktree):
+            is_free = worktree.lock is None and not is_busy
+            if not files and is_free and not worktrees.has_own_commits(worktree):
                 self.worktrees.remove(worktrees.checkout.main, worktree.name)
                 return render_prompt("subagent_worktree_empty")
         except WorktreeError as exc:

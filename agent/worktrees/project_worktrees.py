@@ -10,7 +10,7 @@ from agent.security.taint.file_marks import MarkLevel, is_marked, mark_level, ma
 from agent.security.taint.origin import TrustedOrigins
 from agent.worktrees.git import WorktreeError, find_checkout
 from agent.worktrees.names import LEAVE
-from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees
+from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees, check_name
 
 
 @frozen
@@ -40,13 +40,19 @@ class ProjectWorktrees:
                 )
         return worktrees
 
-    def open(self, folder: Path, name: str, *, is_locked: bool = False) -> Worktree:
-        """Return a worktree of the repository, which is created if needed, and locked if wanted.
+    def check(self, folder: Path, name: str) -> None:
+        """Raise `WorktreeError` where no worktree of this name is possible, trusted or not."""
+        check_name(name)
+        find_checkout(folder, is_trusted=True)
+
+    def open(self, folder: Path, name: str, holder: str | None = None) -> Worktree:
+        """Return a worktree of the repository, which is created if needed, and locked for a
+        `holder`.
 
         Raises `WorktreeError`.
         """
         worktrees = self.of(folder)
-        worktree = worktrees.open(name, is_locked=is_locked)
+        worktree = worktrees.open(name, holder)
         main, record = worktrees.checkout.main, self.origin.worktrees
         if not worktree.is_new:
             self.origin.adopt(worktree.folder)

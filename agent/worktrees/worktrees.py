@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -27,13 +27,21 @@ PREFIX = "kore/"
 # Names of worktrees that Kore creates for sub-agents begin with it.
 SUBAGENT_PREFIX = "sub-"
 _HEADS = "refs/heads/"
+# Reason of Kore's own locks, before the name of their holder.
+_LOCK = "sub-agent of kore: "
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,62}")
 _MAX_FILES = 10
-# Work of git that has begun in a worktree and that its removal would lose.
-_UNFINISHED = (
-    *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"),
-    *("rebase-merge", "rebase-apply", "sequencer"),
-)
+_USAGE_ERROR = 129
+# Files that git keeps while its work in a checkout is unfinished, and the command that undoes it.
+_UNFINISHED = {
+    "MERGE_HEAD": "git merge --abort",
+    "CHERRY_PICK_HEAD": "git cherry-pick --abort",
+    "REVERT_HEAD": "git revert --abort",
+    "BISECT_LOG": "git bisect reset",
+    "rebase-merge": "git rebase --abort",
+    "rebase-apply": "git rebase --abort",
+    "sequencer": "git cherry-pick --abort",
+}
 
 
 @frozen
@@ -42,8 +50,8 @@ class Worktree:
 
     `branch` is None for a detached HEAD. `is_missing` means that the folder was deleted by hand,
     `is_unfinished` that git is still creating it, or was stopped while it did, and `is_new` that
-    Kore has just created it. Git does not remove one that `is_locked`, as those of working
-    sub-agents are.
+    Kore has just created it. Git does not remove one with a `lock`, which is the reason that git
+    was told. Those of working sub-agents have one.
     """
 
     folder: Path
@@ -51,12 +59,19 @@ class Worktree:
     commit: str
     is_missing: bool
     is_unfinished: bool
-    is_locked: bool
+    lock: str | None
     is_new: bool = field(default=False, compare=False)
 
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def holder(self) -> str | None:
+        """Work of a sub-agent that Kore has locked it for; None for other locks."""
+        if self.lock is None or not self.lock.startswith(_LOCK):
+            return None
+        return self.lock.removeprefix(_LOCK)
 
 
 @frozen
@@ -64,12 +79,14 @@ class WorktreeState:
     """Work in a worktree that is nowhere else.
 
     `changed_files` are those without a commit, `commits` the number of commits that the current
-    checkout does not have, `is_contained` says that another branch has all of them.
+    checkout does not have, `is_contained` says that another branch has all of them. `unfinished` is
+    a merge or the like in progress.
     """
 
     changed_files: Sequence[str]
     commits: int
     is_contained: bool
+    unfinished: WorktreeError | None = None
 
 
 @frozen
@@ -109,11 +126,10 @@ class Worktrees:
 
     def list(self) -> list[Worktree]:
         """Return all linked worktrees, in git's order."""
-        blocks = self._checkout.ask("worktree", "list", "--porcelain").split("\n\n")
         worktrees = []
         # The first entry is the main checkout.
-        for block in blocks[1:]:
-            facts = dict(line.partition(" ")[::2] for line in block.splitlines())
+        for entry in self._listing().split("\0\0")[1:]:
+            facts = dict(attribute.partition(" ")[::2] for attribute in entry.split("\0"))
             folder = Path(facts.get("worktree", ""))
             if folder.is_absolute() and "HEAD" in facts:
                 branch = facts.get("branch", "").removeprefix(_HEADS) or None
@@ -122,10 +138,21 @@ class Worktrees:
                 worktrees.append(
                     Worktree(
                         *(folder, branch, facts["HEAD"], is_missing, is_unfinished),
-                        is_locked="locked" in facts,
+                        lock=facts.get("locked"),
                     )
                 )
         return worktrees
+
+    def _listing(self) -> str:
+        """Return git's list: attributes end with a null character, entries with another one."""
+        words = ("worktree", "list", "--porcelain")
+        listed = self._checkout.run(*words, "-z")
+        if listed.code == _USAGE_ERROR:
+            # Git before 2.36, which cannot separate names with line breaks either.
+            return self._checkout.ask(*words).replace("\n", "\0")
+        if listed.code != 0:
+            raise WorktreeError(failure_of(words[0], listed))
+        return listed.output
 
     def find(self, name: str) -> Worktree:
         """Return the worktree of this name, the one on Kore's branch of the name if several."""
@@ -141,25 +168,46 @@ class Worktrees:
             hint=t("there are: {names}", names=names) if names else None,
         )
 
-    def open(self, name: str, *, is_locked: bool = False) -> Worktree:
-        """Return the worktree of this name, which is created if needed, and locked if wanted.
+    def open(self, name: str, holder: str | None = None) -> Worktree:
+        """Return the worktree of this name, which is created if needed, and locked for a `holder`.
 
         A worktree whose folder was deleted by hand is put back with the commits of its branch.
         """
         check_name(name)
-        if not is_locked:
+        if holder is None:
             worktree = self._existing(name)
             if worktree is not None and not worktree.is_unfinished:
                 return worktree
         with self._locked_parent():
             worktree = self._create(name)
-            if is_locked and not worktree.is_locked:
-                self._checkout.ask("worktree", "lock", str(worktree.folder))
+            if holder is not None and worktree.holder != holder:
+                self.unlock(worktree)
+                if worktree.lock is None or worktree.holder is not None:
+                    reason = _LOCK + holder
+                    self._checkout.ask("worktree", "lock", "--reason", reason, str(worktree.folder))
             return worktree
 
     def unlock(self, worktree: Worktree) -> None:
-        if worktree.is_locked:
+        """Remove Kore's own lock; one that a person has made stays."""
+        if worktree.holder is not None:
             self._checkout.ask("worktree", "unlock", str(worktree.folder))
+
+    def holders(self) -> Mapping[str, str]:
+        """Return the holders of the locks of sub-agents, by the name of the worktree."""
+        return {
+            worktree.name: worktree.holder
+            for worktree in self.list()
+            if worktree.holder is not None and worktree.folder == self._parent / worktree.name
+        }
+
+    def release(self, holders: Mapping[str, str]) -> None:
+        """Remove the locks of these holders, whose work is over, by the name of the worktree."""
+        if not holders:
+            return
+        with self._locked_parent():
+            for worktree in self.list():
+                if worktree.holder is not None and holders.get(worktree.name) == worktree.holder:
+                    self.unlock(worktree)
 
     def remove_merged(self) -> None:
         """Remove worktrees of sub-agents that no longer contain anything of their own.
@@ -169,13 +217,13 @@ class Worktrees:
         for worktree in self.list():
             if worktree.folder != self._parent / worktree.name:
                 continue
-            if worktree.name.startswith(SUBAGENT_PREFIX) and not worktree.is_locked:
+            if worktree.name.startswith(SUBAGENT_PREFIX) and worktree.lock is None:
                 with suppress(WorktreeError), self._locked_parent():
                     self.remove(self.find(worktree.name))
 
     def uncommitted_files(self) -> Sequence[str]:
         """Return the changed and new files of this checkout, which a new worktree does not have."""
-        return self._changed_files(self._checkout)
+        return _changed_files(self._checkout)
 
     def has_own_commits(self, worktree: Worktree) -> bool:
         """Return whether a worktree has commits that no other branch contains."""
@@ -192,23 +240,18 @@ class Worktrees:
 
     def state(self, worktree: Worktree) -> WorktreeState:
         """Return the work in a worktree that is nowhere else."""
-        files = () if worktree.is_missing else self._changed_files(self._inside(worktree))
+        inside = None if worktree.is_missing else self._inside(worktree)
+        files = () if inside is None else _changed_files(inside)
         counted = self._checkout.run("rev-list", "--count", f"HEAD..{worktree.commit}")
         commits = int(counted.output) if counted.code == 0 else 0
-        return WorktreeState(files, commits, self._is_contained(worktree))
+        unfinished = None if inside is None else find_unfinished(inside)
+        return WorktreeState(files, commits, self._is_contained(worktree), unfinished)
 
     def commit(self, worktree: Worktree, message: str) -> bool:
         """Commit all changes in a worktree; return False if there are none."""
         inside = self._inside(worktree)
-        if unfinished := self._unfinished(inside):
-            raise WorktreeError(
-                t(
-                    "a merge or rebase is in progress in {folder}: {files}",
-                    folder=worktree.folder,
-                    files=list_files(unfinished),
-                )
-            )
-        if not self._changed_files(inside):
+        _refuse_unfinished(inside)
+        if not _changed_files(inside):
             return False
         self._stage(inside)
         inside.ask("commit", "--quiet", "--no-verify", "--message", message)
@@ -250,8 +293,8 @@ class Worktrees:
                 hint=t("merge it with git: its commit is {commit}", commit=worktree.commit[:12]),
             )
         if not worktree.is_missing:
-            self._refuse_changes(self._inside(worktree), untracked=True)
-        self._refuse_changes(here, untracked=False)
+            _refuse_changes(self._inside(worktree), untracked=True)
+        _refuse_changes(here, untracked=False)
         before = here.ask("rev-parse", "HEAD")
         count = int(here.ask("rev-list", "--count", f"{before}..{worktree.commit}"))
         if count:
@@ -276,7 +319,7 @@ class Worktrees:
             )
         if not worktree.is_missing:
             inside = self._inside(worktree)
-            self._refuse_changes(inside, untracked=True)
+            _refuse_changes(inside, untracked=True)
             _refuse(inside, self._unrecorded_files(inside))
         if not self._is_contained(worktree):
             raise WorktreeError(
@@ -374,9 +417,10 @@ class Worktrees:
         if set(os.listdir(worktree.folder)) <= {GIT}:
             return
         inside = self._inside(worktree)
+        _refuse_unfinished(inside)
         # Git may have been stopped before it wrote the index, and have left an empty file.
         files = [n for n in self._unrecorded_files(inside) if not _is_empty(inside.folder / n)]
-        _refuse(inside, [*files, *self._unfinished(inside)])
+        _refuse(inside, files)
 
     def _unrecorded_files(self, checkout: Checkout) -> Sequence[str]:
         """Return the files whose content is not in the current commit.
@@ -388,16 +432,6 @@ class Worktrees:
             fresh.ask("read-tree", "HEAD")
             return [name for state, name in _status(fresh, untracked="normal") if state != " D"]
 
-    def _changed_files(self, checkout: Checkout, *, untracked: bool = True) -> Sequence[str]:
-        files = [name for _, name in _status(checkout, untracked="normal" if untracked else "no")]
-        return [*files, *self._unfinished(checkout)]
-
-    def _unfinished(self, checkout: Checkout) -> Sequence[str]:
-        return [name for name in _UNFINISHED if os.path.lexists(checkout.store / name)]
-
-    def _refuse_changes(self, checkout: Checkout, *, untracked: bool) -> None:
-        _refuse(checkout, self._changed_files(checkout, untracked=untracked))
-
     def _is_contained(self, worktree: Worktree) -> bool:
         """Return whether another branch contains the commits of a worktree and of its branch."""
         own = _HEADS + (worktree.branch or "")
@@ -405,8 +439,9 @@ class Worktrees:
         refs = self._checkout.ask(
             *("for-each-ref", "--format=%(refname)", f"--contains={worktree.commit}"),
             *("refs/heads", "refs/remotes"),
-        ).splitlines()
-        return any(ref != own or not is_removed for ref in refs)
+        )
+        # Not `splitlines`: names of branches may contain other line ends than git's.
+        return any(ref != own or not is_removed for ref in refs.split("\n") if ref)
 
     def _merge_failure(self, worktree: Worktree, result: GitResult) -> WorktreeError:
         here = self._checkout
@@ -456,6 +491,38 @@ def _status(
         f"--untracked-files={untracked}",
     )
     return [(entry[:2], entry[3:]) for entry in status.split("\0") if entry]
+
+
+def _changed_files(checkout: Checkout, *, untracked: bool = True) -> Sequence[str]:
+    return [name for _, name in _status(checkout, untracked="normal" if untracked else "no")]
+
+
+def _refuse_changes(checkout: Checkout, *, untracked: bool) -> None:
+    _refuse_unfinished(checkout)
+    _refuse(checkout, _changed_files(checkout, untracked=untracked))
+
+
+def find_unfinished(checkout: Checkout) -> WorktreeError | None:
+    """Return an error that says how to undo a merge, rebase or the like in progress, if any.
+
+    A kill during a merge leaves one.
+    """
+    for name, way_out in _UNFINISHED.items():
+        if os.path.lexists(checkout.store / name):
+            return WorktreeError(
+                t(
+                    "a merge or rebase is in progress in {folder}: {files}",
+                    folder=checkout.folder,
+                    files=name,
+                ),
+                hint=t("complete it with git there, or undo it: {command}", command=way_out),
+            )
+    return None
+
+
+def _refuse_unfinished(checkout: Checkout) -> None:
+    if (unfinished := find_unfinished(checkout)) is not None:
+        raise unfinished
 
 
 def _refuse(checkout: Checkout, files: Sequence[str]) -> None:

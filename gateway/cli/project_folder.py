@@ -151,6 +151,9 @@ def choose_place(
                 t("--worktree {name}: {folder} is not a project", name=args.worktree, folder=folder)
             )
         return None, settings
+    if args.worktree is not None:
+        # Before the question about trust.
+        worktrees_of(settings, home).check(place.workspace, args.worktree)
     if (main := origin_of(settings, home).adopt(place.workspace)) is not None:
         tell(t("Trusted: this is a worktree of {folder}.", folder=escape_line(str(main))))
     is_wider = place.workspace != place.folder

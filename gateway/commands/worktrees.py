@@ -6,9 +6,17 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import plural, t
 from agent.security.files.file_io import in_thread
+from agent.text.visible import escape_line
+from agent.worktrees.git import WorktreeError
 from agent.worktrees.names import LEAVE
 from agent.worktrees.project_worktrees import ProjectWorktrees
-from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees, list_files
+from agent.worktrees.worktrees import (
+    MergeResult,
+    Worktree,
+    Worktrees,
+    find_unfinished,
+    list_files,
+)
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.markdown import code, escape_markdown
@@ -70,16 +78,22 @@ async def _enter(call: CommandCall, folder: Path) -> str:
 
 def _listing(worktrees: Worktrees) -> str:
     listed = worktrees.list()
+    unfinished = find_unfinished(worktrees.checkout)
+    remarks = [] if unfinished is None else [_describe_unfinished(unfinished)]
     if not listed:
-        return t("There are no worktrees. `/worktree NAME` creates one.")
+        return "\n".join([t("There are no worktrees. `/worktree NAME` creates one."), *remarks])
     head = t("Worktrees of {folder}:", folder=code(str(worktrees.checkout.main)))
-    return "\n".join([head, *(_line(worktrees, worktree) for worktree in listed)])
+    return "\n".join([head, *(_line(worktrees, worktree) for worktree in listed), *remarks])
+
+
+def _describe_unfinished(error: WorktreeError) -> str:
+    return f"⚠️ {escape_markdown(str(error))} ({escape_markdown(error.hint or '')})"
 
 
 def _line(worktrees: Worktrees, worktree: Worktree) -> str:
     facts = ", ".join(_facts(worktrees, worktree))
-    place = escape_markdown(str(worktree.folder))
-    return f"- {code(worktree.name)} · {place}: {facts}"
+    place = escape_markdown(escape_line(str(worktree.folder)))
+    return f"- {code(escape_line(worktree.name))} · {place}: {facts}"
 
 
 def _facts(worktrees: Worktrees, worktree: Worktree) -> Iterator[str]:
@@ -95,6 +109,8 @@ def _facts(worktrees: Worktrees, worktree: Worktree) -> Iterator[str]:
         yield t("its folder is gone")
     if state.changed_files:
         yield t("uncommitted: {files}", files=escape_markdown(list_files(state.changed_files)))
+    if state.unfinished is not None:
+        yield _describe_unfinished(state.unfinished)
     if state.commits:
         yield plural(state.commits, "{n:,} commit to merge", "{n:,} commits to merge")
     elif not state.changed_files:

@@ -8,13 +8,14 @@ caller's chat in the same transaction, so that it is reported exactly once.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from agent.agent import Agent
+from agent.errors import ToolError
 from agent.i18n import t
 from agent.prompts import render_prompt
 from agent.records import frozen
@@ -43,6 +44,26 @@ from gateway.store.repositories.execution.subagent_tasks import SubagentTask, Ta
 from gateway.turns.agents import subagent_launch
 from gateway.turns.agents.profiles import MAIN, profile_for
 from gateway.turns.permissions import StoredDisclosureBudget, TurnPermissions
+
+
+@frozen
+class TurnHolders:
+    """Names of turns as holders of worktrees; `home` tells several databases apart."""
+
+    home: Path | None
+
+    def of(self, turn: int) -> str:
+        return f"turn {turn} in {self.home}"
+
+    def ended(self, tx: Transaction, holders: Mapping[str, str]) -> Mapping[str, str]:
+        """Return those holders that are turns which have ended with their sub-agents."""
+        ended = {}
+        for worktree, holder in holders.items():
+            number = holder.removeprefix("turn ").partition(" ")[0]
+            is_turn = number.isdecimal() and holder == self.of(int(number))
+            if is_turn and subagent_tasks.has_ended(tx, int(number)):
+                ended[worktree] = holder
+        return ended
 
 
 class SubagentCoordinator:
@@ -284,7 +305,13 @@ class SubagentCoordinator:
             speaker=await self._speaker(claim) if caller_task is None else None,
             isolated=await self._isolate(claim, caller_task, order, definition, earlier),
         )
-        begun = await self._database.transact(subagent_launch.launch, new, time.time())
+        try:
+            begun = await self._database.transact(subagent_launch.launch, new, time.time())
+        except ToolError:
+            if new.isolated is not None:
+                name, holder = new.isolated.workspace.name, self._holders.of(claim.turn)
+                await in_thread(partial(self._isolation.discard, order.call, name, holder))
+            raise
         self.wake(begun.lane)
         return begun
 
@@ -323,8 +350,24 @@ class SubagentCoordinator:
             if earlier.definition.isolation is None or folder is None:
                 return None
             name, is_required = Path(folder.workspace).name, True
-        prepare = partial(isolation.prepare, order.call, name, is_required=bool(is_required))
+        prepare = partial(
+            isolation.prepare,
+            *(order.call, name),
+            holder=self._holders.of(claim.turn),
+            ended=await self._ended_holders(order.call),
+            is_required=bool(is_required),
+        )
         return await in_thread(prepare)
+
+    async def _ended_holders(self, call: CallContext) -> Mapping[str, str]:
+        """Return the holders of locks, by worktree, that have ended without removing them."""
+        holders = await in_thread(partial(self._isolation.holders, call))
+        return await self._database.transact(self._holders.ended, holders)
+
+    @property
+    def _holders(self) -> TurnHolders:
+        record = self._agent.workspace.origin.worktrees
+        return TurnHolders(record.own_folder if record else None)
 
     async def with_worktree(self, subagent_task: SubagentTask, outcome: TaskOutcome) -> TaskOutcome:
         """Return the outcome of a task with a text about its worktree, if it has one.
@@ -341,6 +384,7 @@ class SubagentCoordinator:
         finish = partial(
             self._isolation.finish,
             *(Path(folder.workspace), subagent_task.agent, subagent_task.id),
+            holder=self._holders.of(subagent_task.turn_id),
             is_busy=is_busy,
         )
         return replace(outcome, text=f"{outcome.text}\n\n{await in_thread(finish)}")

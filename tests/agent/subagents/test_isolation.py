@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,23 @@ async def test_worktree_of_a_cancelled_subagent_is_unlocked(repository: Path) ->
         with pytest.raises(asyncio.CancelledError):
             await turn
     assert "locked" not in git(repository, "worktree", "list", "--porcelain")
+
+
+async def test_lock_of_a_process_that_has_ended_is_removed(repository: Path) -> None:
+    program = (
+        "from pathlib import Path\n"
+        "from agent.security.sandbox.orphan_processes import process_mark\n"
+        "from tests.agent.worktrees.repositories import worktrees_of\n"
+        f"worktrees = worktrees_of(Path({str(repository)!r}))\n"
+        "mark, = process_mark().values()\n"
+        "worktrees.open('sub-killed', f'process {mark}')\n"
+        "worktrees.open('sub-kept')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    git(repository, "worktree", "lock", "--reason", "mine", "../project.worktrees/sub-kept")
+    assert "killed" in git(repository, "worktree", "list")
+    await run(agent_in(repository), task("hello", isolation="worktree"))
+    assert [folder.name for folder in worktrees(repository)] == ["sub-kept"]
 
 
 def test_names_are_plain_and_repeatable() -> None:

@@ -162,6 +162,27 @@ def test_subagent_worktrees_are_removed_after_their_folder_was_deleted(repositor
     assert worktrees.list() == []
 
 
+@pytest.mark.parametrize("separator", ["\n", "\u2028", "\r"])
+def test_names_with_line_breaks_are_listed_as_they_are(repository: Path, separator: str) -> None:
+    forged = f"side{separator}{separator}worktree {repository.parent / 'forged'}{separator}HEAD"
+    folder = repository.parent / forged.replace("/", "-")
+    git(repository, "worktree", "add", "-q", "--detach", str(folder))
+    assert [worktree.folder for worktree in worktrees_of(repository).list()] == [folder]
+    worktrees_of(repository).remove(worktrees_of(repository).find(folder.name))
+    assert not folder.exists()
+
+
+def test_line_separator_in_a_branch_does_not_hide_its_own_commits(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    git(folder, "checkout", "-q", "-b", "kore/\u2028fix")
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    with pytest.raises(WorktreeError, match="kept"):
+        worktrees.remove(worktrees.find("fix"))
+    assert (folder / "new.py").exists()
+
+
 def test_state_names_changes_and_commits(repository: Path) -> None:
     worktrees = worktrees_of(repository)
     folder = worktrees.open("fix").folder
@@ -229,6 +250,22 @@ def test_conflicting_merge_is_undone_and_named(repository: Path) -> None:
     assert (repository / "main.py").read_text() == "value = 3\n"
     assert git(repository, "status", "--porcelain") == ""
     assert worktrees.state(worktrees.find("fix")).commits == 1
+
+
+def test_merge_in_progress_is_named_with_the_way_out(repository: Path) -> None:
+    worktrees = worktrees_of(repository)
+    folder = worktrees.open("fix").folder
+    for place, value in ((folder, 2), (repository, 3)):
+        (place / "main.py").write_text(f"value = {value}\n")
+        commit_all(place, f"value {value}")
+    # The state in which a kill between git's merge and its undoing leaves the checkout.
+    subprocess.run(["git", "merge", "-q", "kore/fix"], cwd=repository, check=False)
+    with pytest.raises(WorktreeError, match="a merge or rebase is in progress") as caught:
+        worktrees.merge(worktrees.find("fix"))
+    assert caught.value.hint is not None
+    assert "git merge --abort" in caught.value.hint
+    git(repository, "merge", "--abort")
+    assert git(repository, "status", "--porcelain") == ""
 
 
 def test_removal_keeps_uncommitted_work_and_own_commits(repository: Path) -> None:

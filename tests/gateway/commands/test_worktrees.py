@@ -1,5 +1,6 @@
 """`/worktree` in a chat and on the web page."""
 
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,6 +57,17 @@ async def test_refusals_are_sentences(tmp_path: Path, repository: Path, line: st
     async with owned(tmp_path) as parts:
         assert "⚠️" in await answer_to(parts, chat_message(line))
     assert git(repository, "worktree", "list").count("\n") == 1
+
+
+async def test_listing_names_a_merge_in_progress(tmp_path: Path, repository: Path) -> None:
+    async with owned(tmp_path) as parts:
+        await answer_to(parts, chat_message("/worktree fix"))
+        folder = repository.parent / "workspace.worktrees" / "fix"
+        for place, value in ((folder, 2), (repository, 3)):
+            (place / "main.py").write_text(f"value = {value}\n")
+            commit_all(place, f"value {value}")
+        subprocess.run(["git", "merge", "-q", "kore/fix"], cwd=repository, check=False)
+        assert "git merge --abort" in await answer_to(parts, chat_message("/worktree"))
 
 
 async def test_command_is_for_the_owner_alone(tmp_path: Path, repository: Path) -> None:

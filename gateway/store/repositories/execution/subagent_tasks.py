@@ -158,6 +158,16 @@ def below(tx: Transaction, lane: str) -> list[SubagentTask]:
     return tasks
 
 
+def has_ended(tx: Transaction, turn: int) -> bool:
+    """Return whether a turn and all sub-agents that it has started have ended."""
+    (is_live,) = tx.one(
+        f"SELECT EXISTS (SELECT 1 FROM turn WHERE id = ? AND {LIVE})"
+        " OR EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND state = 'running')",
+        (turn, turn),
+    )
+    return not is_live
+
+
 def is_awaited(tx: Transaction, turn: int) -> bool:
     """Return whether a turn has called a sub-agent that still works."""
     (exists,) = tx.one(

@@ -16,6 +16,7 @@ from tests.gateway.parts import (
     console_message,
     opened,
     running,
+    wait_until,
 )
 from tests.gateway.turns.agents.test_subagents import (
     peoples_sessions,
@@ -119,6 +120,29 @@ async def test_worktree_is_created_once_although_the_process_stops(
         await wait_for_answers(parts)
         assert BRANCH.findall(await texts(parts, "tool")) == branches(repository)
     assert list((repository.parent / "workspace.worktrees").iterdir()) == folders
+
+
+async def test_worktree_of_a_subagent_that_never_starts_is_freed(
+    tmp_path: Path, repository: Path
+) -> None:
+    async with running(tmp_path, EchoProvider()) as parts:
+        asking = tool("exec", command="touch new.py")
+        begin = task(asking, isolation="worktree", background=True)
+        await parts.bus.submit(console_message(begin))
+        await parts.until_stored("approval")
+        await wait_for_answers(parts)
+        # It waits behind the first one, in the same worktree.
+        await parts.bus.submit(console_message(task("hello", resume="1")))
+        await parts.until_stored("task", id=2)
+        await parts.bus.submit(console_message("/stop"))
+        await parts.until_stored("task", id=1, state="stopped")
+        await parts.until_stored("task", id=2, state="stopped")
+        await wait_until(lambda: parts.bus.lanes == 0)
+        assert "locked" in git(repository, "worktree", "list", "--porcelain")
+        again = task("hello", isolation="worktree")
+        await parts.bus.submit(console_message(again, options={"auto": True}))
+        await parts.until_stored("task", id=3, state="done")
+    assert branches(repository) == []
 
 
 async def test_subagent_of_a_chat_works_in_its_worktree(tmp_path: Path, repository: Path) -> None:

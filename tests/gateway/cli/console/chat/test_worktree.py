@@ -74,3 +74,14 @@ async def test_worktree_made_with_git_is_trusted_with_its_repository(
         await terminal.see("Trusted: this is a worktree of")
         assert await say_hello(terminal, owner) == SessionFolder(str(side))
         assert "Trust this folder?" not in terminal.text
+
+
+async def test_folder_without_git_is_refused_before_the_question_about_trust(
+    owner: MemoryService, home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    environ = {"KORE_AGENT_START_IN": "project"}
+    async with kore_agent(home, "--worktree", "fix", environ=environ, cwd=folder) as terminal:
+        await terminal.see("is not a git repository")
+        assert "Trust this folder?" not in terminal.text
