@@ -1,4 +1,4 @@
-"""NATS server for a single test, on a free port of loopback."""
+"""NATS server for a single test, on a free loopback port."""
 
 import json
 import shutil

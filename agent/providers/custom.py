@@ -21,7 +21,7 @@ class CustomProvider:
     """Wrapper for a provider that is not part of Kore.
 
     Lost connections and Python's timeouts become errors that are retried; any other exception is a
-    bug of the provider and propagates. The text of a reply without deltas is emitted as one delta.
+    bug in the provider and propagates. The text of a reply without deltas is emitted as one delta.
     """
 
     def __init__(self, provider: Provider, name: str) -> None:

@@ -112,7 +112,7 @@ def _answer(request: ModelRequest) -> Message:
 
 
 def _last_words(request: ModelRequest) -> str:
-    """Return the newest text of the user, skipping messages without any, such as from hooks."""
+    """Return the user's latest text, skipping messages without text, such as those from hooks."""
     for message in reversed(request.messages):
         if message.role != "user":
             return ""
@@ -128,7 +128,7 @@ def _context_text(request: ModelRequest) -> str:
 
 
 def _results(request: ModelRequest) -> list[str]:
-    """Return the results since the last reply, in order."""
+    """Return the tool results since the last reply, in order."""
     results: list[str] = []
     for message in reversed(request.messages):
         if message.role != "tool":

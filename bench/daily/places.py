@@ -15,7 +15,7 @@ _TIMEOUT_S = 300
 
 
 def make_places(folder: Path, project: Project, env: Mapping[str, str]) -> dict[str, Path]:
-    """Create the places in a folder; return the project's folder in each by the place's name."""
+    """Create the places in a folder; return the project's folder in each place by name."""
     origin = folder / "origin"
     _write(origin, project.files)
     _git(env, origin, "init", "-q", "-b", "main")

@@ -1,4 +1,4 @@
-"""Opening of the channels that the settings name."""
+"""Open the channels of a configuration."""
 
 import os
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from gateway.store.repositories.delivery import inbox
 
 
 async def places_of(settings: Settings, home: DataDir, database: Store) -> ChatSettingsIndex:
-    """Return the settings of single chats, and the chats that now have another id.
+    """Return the settings of individual chats, and the chats whose id has changed.
 
     Raises `ConfigError`.
     """
@@ -79,7 +79,7 @@ def _chat_folder(where: str, name: str, settings: Settings, home: DataDir) -> Pa
     if holds_more or any(folder.is_relative_to(place) for place in own):
         raise ConfigError(
             t(
-                "{where}: {path} is Kore's own folder, your home folder, or holds one of them; "
+                "{where}: {path} is Kore's own folder, your home folder, or contains one of them; "
                 "name the folder of a project",
                 where=where,
                 path=folder,
@@ -88,7 +88,7 @@ def _chat_folder(where: str, name: str, settings: Settings, home: DataDir) -> Pa
     return folder
 
 
-async def open_channels(  # noqa: PLR0913 - what channels are opened with, by name
+async def open_channels(  # noqa: PLR0913 - keyword-only settings of channels
     settings: Settings,
     home: DataDir,
     database: Store,
@@ -100,8 +100,8 @@ async def open_channels(  # noqa: PLR0913 - what channels are opened with, by na
 ) -> list[Channel]:
     """Open the enabled channels; only these are imported.
 
-    `menu` has the chat commands with descriptions, for platforms that list them. With `shows_only`,
-    the channels show growing answers in a process that sends nothing else.
+    `menu` lists the chat commands with descriptions, for platforms that display them. With
+    `shows_only`, the process only updates previews of answers.
     """
     channels: list[Channel] = []
     http = HttpSessions(os.environ)
@@ -139,7 +139,7 @@ def _rates(limits: RateLimits | None, shows_only: bool) -> Rates | None:
 
 
 async def _owner_id(channel: str, settings: Settings, database: Store) -> str | None:
-    """Return the owner's id in a channel, if it is known at the start."""
+    """Return the owner's id in a channel, if it is known at startup."""
     owner = owner_of(settings)
     if owner is None:
         people = await database.transact(members.members)

@@ -20,7 +20,7 @@ class ConfigDiff:
 
 
 def update(current: Settings, loaded: Settings) -> ConfigDiff:
-    """Apply what can change at once in the settings of a process."""
+    """Merge the changes that need no restart into the settings of a process."""
     changed: list[str] = []
     waiting: list[str] = []
     old_values: dict[str, dict[str, Any]] = {}
@@ -51,7 +51,7 @@ def _merge_packages(
 ) -> dict[str, dict[str, Any]]:
     """Return the settings of packages to run with; add the names of keys that differ.
 
-    Only a channel has keys that change at once.
+    Only channels have keys that change without a restart.
     """
     merged = dict(current.python_plugins)
     for name in sorted(merged.keys() | loaded.python_plugins.keys()):

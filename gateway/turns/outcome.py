@@ -22,7 +22,7 @@ _QUESTION_MARKS = ("?", "？", "؟")
 
 @dataclass(slots=True)
 class TurnOutcome:
-    """Result of a turn and of its events.
+    """Result of a turn, collected from its events.
 
     `dropped_messages` is the number of messages that left the window, `denied_summary` describes
     missing approvals, and `trace` lists the actions. `preview_parts` are the messages of the
@@ -44,7 +44,7 @@ class TurnOutcome:
 
     @property
     def stopped(self) -> str | None:
-        """Reason for an end before the model was done."""
+        """Reason why the turn ended early."""
         return self.result.stopped if self.result is not None else None
 
     def observe(self, event: events.Event) -> None:
@@ -70,7 +70,7 @@ class TurnOutcome:
 
 
 def closing_messages(outcome: TurnOutcome) -> list[Message]:
-    """Return the final messages of a turn that the model did not end."""
+    """Return the messages that complete a turn if the model did not."""
     assert outcome.result is not None, "a turn ends with Done"
     last = outcome.result.messages[-1:]
     said_something = bool(last) and last[0].role == "assistant"
@@ -84,7 +84,7 @@ def closing_messages(outcome: TurnOutcome) -> list[Message]:
 def answer(outcome: TurnOutcome, clean: Callable[[str], str] = lambda text: text) -> str:
     """Return the answer for the chat.
 
-    `clean` defuses the links in all text except the model's, which the turn has defused.
+    `clean` defuses links in Kore's own text; those in the model's text are already defused.
     """
     text = _answer(outcome, clean)
     warnings = (f"⚠️ {text}" for text in outcome.warnings)
@@ -93,7 +93,7 @@ def answer(outcome: TurnOutcome, clean: Callable[[str], str] = lambda text: text
 
 
 def is_whole_answer(outcome: TurnOutcome) -> bool:
-    """Return whether a turn ended well, with an answer that is whole and no question."""
+    """Return whether the turn succeeded with a complete answer that is not a question."""
     result = outcome.result
     if result is None or outcome.error is not None or result.stopped is not None:
         return False
@@ -141,9 +141,10 @@ def earlier_texts(messages: Sequence[Message]) -> list[str]:
 
 
 def whole_rounds(dropped: int, messages: list[Message]) -> int:
-    """Return the number of messages to drop from the stored window in whole rounds.
+    """Return the number of messages to drop from the stored window, 0 for a cut within a round.
 
-    The stored window begins with a user message. The next turn repeats a cut within a round.
+    The stored window begins with a user message. A cut within a round is not stored; the next turn
+    makes it again.
     """
     if dropped < len(messages) and messages[dropped].role == "user":
         return dropped
@@ -151,7 +152,7 @@ def whole_rounds(dropped: int, messages: list[Message]) -> int:
 
 
 def root_cause(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the root cause: nested task groups wrap it several times."""
+    """Return the root cause, which nested task groups may wrap several times."""
     cause: BaseException = several
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]

@@ -1,4 +1,4 @@
-"""Jobs that people request during the crash loop, and the account of the answers."""
+"""Jobs that people request during the crash loop, and a report on their answers."""
 
 import random
 from collections import Counter
@@ -130,20 +130,20 @@ class Account:
             "floods and outages": self.troubles,
             "bursts of kills": self.bursts,
             "commands stopped": self.stops,
-            "commands that a kill met": self.met,
+            "commands killed with Kore": self.met,
             "kills": f"{self.kills} ({points})",
             "faults of the database": faults or 0,
             "workers that ended, by exit code": ends or 0,
             "lost": self.lost or 0,
-            "unsafe effects twice": self.repeated_effects or 0,
+            "unsafe effects repeated": self.repeated_effects or 0,
             "order violations": self.out_of_order or 0,
             "in the wrong chat": self.misplaced or 0,
             "given up": self.given_up,
             "commands that outlived their Kore or /stop": self.outlived or 0,
-            "left over in the end": self.remains or 0,
+            "left over at the end": self.remains or 0,
             "repeats without a mark": self.unmarked or 0,
             "repeats with a mark": self.marked,
-            "effects whose outcome the model was told is unknown": self.unknown,
+            "effects reported to the model as unknown": self.unknown,
         }
         width = max(map(len, rows))
         return "\n".join(f"{name:{width}}  {value}" for name, value in rows.items())

@@ -1,4 +1,4 @@
-"""A second process on the database of a Kore: transactions on separate connections."""
+"""Store access from a second process: each transaction opens its own connection."""
 
 import asyncio
 import threading

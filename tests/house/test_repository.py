@@ -69,7 +69,7 @@ CLAUSE_NAMED_TEST = re.compile(
     r"|somebody|a|an|the)_"
 )
 
-# Split in halves, so that this file does not contain the forbidden text.
+# Split in two, so that this file does not contain the forbidden text.
 REGISTRY_ADDRESSES = (
     "py" + "pi.org",
     "python" + "hosted.org",

@@ -1,4 +1,4 @@
-"""Tags of files: their definitions and the names in use.
+"""Tags of a file: its definitions and the names that it uses.
 
 Many files are parsed in a separate process, so that Kore does not block. The process reads paths
 from its standard input, as one JSON value per line, and answers each with a line.

@@ -45,7 +45,7 @@ DECLARERS = frozenset({"export", "declare", "typeset", "readonly", "local"})
 NAMES = re.compile(r"[A-Za-z_]\w*")
 # A redirection that stores the number of its file descriptor in a variable: `{x}>file`.
 STORES_DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)(?:\[[^{}\s]*\])?\}[<>&]")
-# A test of a variable whose name is more than a literal; the shell evaluates a subscript in it.
+# A test of a variable whose name is not a plain literal; the shell evaluates its subscript.
 TESTS_VARIABLE = re.compile(r"""(?<!\S)["']?-[vR]["']?\s+(?!\w+\s)""")
 # Patterns for expansions and expressions that set variables, and for the names of these variables.
 SETS = re.compile(r"\$\{([A-Za-z_]\w*)(?:\[[@*0-9]+\])?:?=(.*)\}", re.DOTALL)
@@ -60,19 +60,19 @@ DASH = re.compile(rb"[ \t]+-[ \t]+")
 # Leaves that may contain the text of a substitution, and the marks of a substitution.
 QUOTED = frozenset({"raw_string", "ansi_c_string", "heredoc_start", "$(", "`", "$(("})
 SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
-# Nodes of which only the children matter.
+# Nodes that matter only for their children.
 BARE = frozenset({"program", "pipeline", "list", "command_name", "string", "do_group"})
 # Nodes and operators that only connect commands.
 CONNECTIONS = frozenset({"program", "list", "pipeline", "redirected_statement"})
 OPERATORS = frozenset({"&&", "||", ";", "|"})
-# Nodes whose parts are separated by significant blanks.
+# Nodes whose parts are separated by significant whitespace.
 SPACED = frozenset({"string", "translated_string", "expansion", "heredoc_body", "regex"})
 # Leaves that matter only if they could hide a substitution.
 LEAVES = frozenset(
     {"word", "string_content", "variable_name", "raw_string", "heredoc_end", "heredoc_content"}
     | {"test_operator", "special_variable_name", "file_descriptor", '"', ";", "|", "&&", "||"}
 )
-# Nodes whose parts have no blanks between them, and nodes whose parts are on one line.
+# Nodes without whitespace between their parts, and nodes whose parts are on one line.
 TIGHT = frozenset({"variable_assignment", "concatenation", "simple_expansion", "subscript"})
 LINES = frozenset({"command", "declaration_command", "unset_command", "file_redirect"})
 
@@ -82,7 +82,7 @@ class ScriptVisitor:
 
     `scripts` are texts to parse in turn. `computes` contains the variables that are evaluated as
     expressions, `texts` the variables that may contain something other than a number, `sets` the
-    variables that get a value other than from a command. `pipelines` is as in `Script`.
+    variables whose value does not come from a command. `pipelines` is as in `Script`.
     """
 
     def __init__(self, text: str, budget: ParsingBudget) -> None:
@@ -173,7 +173,7 @@ class ScriptVisitor:
             case "test_command" | "compound_statement":
                 self._visit_brackets(node, children)
             case "function_definition":
-                # Not a program, but later commands of a known name may mean something else.
+                # This runs no program, but it may redefine commands that come later.
                 self.commands.append(Command(("function",), ("function",), text=text_of(node)))
             case "for_statement":
                 self._loop(node)
@@ -187,7 +187,7 @@ class ScriptVisitor:
         self.opaque = self.opaque or reason
 
     def _check_gaps(self, node: "SyntaxNode", children: "Sequence[SyntaxNode]", kind: str) -> None:
-        """Mark the script as opaque if the grammar skipped anything but blanks."""
+        """Mark the script as opaque if the grammar skipped anything but whitespace."""
         at = node.start_byte
         for child in children:
             start = child.start_byte
@@ -213,7 +213,7 @@ class ScriptVisitor:
             self._doubt("part of it could not be read")
 
     def _is_ambiguous(self, quoted: str) -> bool:
-        """Return whether a shell without $'..' could run something else than a shell with it.
+        """Return whether a shell without $'..' could run something different.
 
         Without it, the string ends at an escaped quote, and `eval` expands the dollar sign as a
         variable.
@@ -251,7 +251,7 @@ class ScriptVisitor:
                 name, _, value = (word or "").partition("=")
                 self._assigns(name.removesuffix("+"), value)
         if command.words[1:] and any(r.op.startswith("&>") for r in command.redirects):
-            # In a shell without `&>`, the command ends here and another one begins.
+            # In a shell without `&>`, the command ends here and another begins.
             self.scripts.append(" ".join(command.words[1:]))
 
     def _visit_redirected(
@@ -270,7 +270,7 @@ class ScriptVisitor:
         return ([] if body.type in REDIRECTS else [body]) + below
 
     def _connect(self, root: "SyntaxNode") -> tuple[Pipeline, ...] | None:
-        """Record which command of a pipeline reads from which; return the pipelines as `Script`."""
+        """Record which commands of a pipeline read from which; return `Script.pipelines`."""
         pipelines: list[tuple[str, list[Command]]] = []
         # None after a command, "" after anything that is neither a command nor an operator.
         operator: str | None = ";"
@@ -318,7 +318,7 @@ class ScriptVisitor:
                 yield node
 
     def _below(self, nodes: "Sequence[SyntaxNode]") -> "list[SyntaxNode]":
-        """Return the nodes to visit when the redirections among `nodes` are already recorded."""
+        """Return the nodes to visit once the redirections among `nodes` are recorded."""
         below: list[SyntaxNode] = []
         for node in nodes:
             below += self._redirection(node) if node.type in REDIRECTS else [node]
@@ -403,7 +403,7 @@ class ScriptVisitor:
 
 
 def _command_before(node: "SyntaxNode", child: "SyntaxNode") -> "SyntaxNode | None":
-    """Return the command of which `child` is the first redirection.
+    """Return the command whose first redirection is `child`.
 
     The grammar skips an argument `-` in front of it.
     """
@@ -420,16 +420,16 @@ __all__ = ["Command", "Redirect", "Script", "parse_script"]
 
 MAX_SCRIPTS = 200
 MAX_DEPTH = 8
-# Ordinary lines take a thousandth of it; only a crafted line takes longer.
+# Ordinary lines need a thousandth of this time; only crafted lines exceed it.
 MAX_PARSE_S = 0.1
 
 
 def parse_script(command: str) -> Script:
-    """Return every simple command that `command` would run, as far as it is known; never raise.
+    """Return every simple command that `command` would run, as far as can be determined.
 
-    Follows lists, pipelines, groups, loops, functions, substitutions, heredocs, and programs that
-    run other programs (`env`, `xargs`, `find -exec`, `sh -c`, `eval`). `opaque_reason` says why
-    part of the script is unknown.
+    Never raises. Follows lists, pipelines, groups, loops, functions, substitutions, heredocs, and
+    programs that run other programs (`env`, `xargs`, `find -exec`, `sh -c`, `eval`).
+    `opaque_reason` says why part of the script is unknown.
     """
     commands: list[Command] = []
     loops: dict[str, tuple[str, ...]] = {}

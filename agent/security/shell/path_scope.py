@@ -1,4 +1,4 @@
-"""Check of whether the words of a command refer to paths inside the workspace."""
+"""Check that the words of a command refer only to paths inside the workspace."""
 
 import os
 import re
@@ -26,8 +26,8 @@ class SandboxScope:
 
     `has_own_network`: at 127.0.0.1 they reach only each other and, at the `service_ports`, local
     services. `temporary` is the path of their folder of temporary files, which no other program
-    uses; None without one. `programs` are the folders outside of the workspace that they can read
-    and run from.
+    uses, or None. `programs` are the folders outside of the workspace whose programs they can read
+    and run.
     """
 
     has_own_network: bool = False
@@ -36,7 +36,7 @@ class SandboxScope:
     programs: tuple[str, ...] = ()
 
     def shows_program(self, path: str) -> bool:
-        """Return whether a program, given by its whole path, is in one of the folders."""
+        """Return whether a program, given by its absolute path, is in one of the folders."""
         is_plain = path == os.path.normpath(path) and not GLOB.search(path)
         return is_plain and any(path.startswith(f"{folder}/") for folder in self.programs)
 
@@ -84,7 +84,7 @@ class PathScope:
     def _is_temporary(self, path: str) -> bool:
         """Return whether the path is in the conversation's own folder of temporary files.
 
-        Links in it lead to what the sandbox shows, so they are not resolved.
+        Links in it are not resolved, because they only lead to files that the sandbox exposes.
         """
         place = self.sandbox.temporary
         if place is None or not (path == place or path.startswith(f"{place}/")):
@@ -144,9 +144,9 @@ def place_of(
 
 
 def redirect_targets(redirect: Redirect, script: Script) -> tuple[str, ...] | None:
-    """Return the files of a redirection, several for a loop variable; None if they are computed.
+    """Return the files of a redirection (several for a loop variable), or None if they are unknown.
 
-    The files of a pattern are only known for reading.
+    Patterns are resolved only for reading.
     """
     if redirect.target is not None:
         return (redirect.target,)

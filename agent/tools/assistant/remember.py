@@ -26,9 +26,9 @@ from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
 TEXT_LIMIT_CHARS = 2_000
-# Limit of the system prompt: text beyond it would be stored and never read.
+# Limit of the system prompt: text beyond it would be stored but never read.
 FILE_LIMIT_CHARS = 20_000
-# Share of the limit from which the model is asked to merge lines.
+# Fraction of the limit above which the model is asked to merge lines.
 _NEARLY_FULL_SHARE = 0.8
 # A single NUL would make the memory a binary file, which can no longer be read or extended.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -44,16 +44,16 @@ _ALIASES = dict.fromkeys(("fact", "content", "memory"), "text")
 
 @frozen
 class _MemoryChange:
-    """Line to add, to put in the place of the line that `replaces` quotes, or to remove."""
+    """Line to add, or replacement for the line that `replaces` quotes (empty to remove it)."""
 
     text: str
     replaces: str
 
 
 class Remember:
-    """Tool that adds dated lines to `call.memory`, or replaces or removes such lines.
+    """Tool that adds, replaces or removes dated lines in `call.memory`.
 
-    Several changes are made in order, all or none. A text that already exists is not added again.
+    Several changes are applied in order and atomically. Existing text is not added again.
     """
 
     name: ClassVar[str] = "remember"
@@ -99,8 +99,8 @@ def _parse_change(item: Mapping[str, Any]) -> _MemoryChange:
 
 
 def _change_memory(path: Path, changes: Sequence[_MemoryChange], call: CallContext) -> str:
-    """Make the changes and return a description of them. Raises `ToolError`: then none is made."""
-    # Two chats of one person may write to the memory at the same time.
+    """Apply all changes and return a description. Raises `ToolError` without applying any."""
+    # Two chats of the same person may write to the memory at the same time.
     with exclusive_file(path):
         old = _read_memory(path)
         edit = _MemoryEdit(old.text, changes)
@@ -119,10 +119,10 @@ def _change_memory(path: Path, changes: Sequence[_MemoryChange], call: CallConte
 
 
 class _MemoryEdit:
-    """Edit of a memory's text by the changes of one call.
+    """Changes of one call, applied to the text of a memory.
 
-    Each change quotes a line as it was before the call: a line that merges others contains their
-    words.
+    Quotes refer to the text before the call, because a line that merges others contains their words
+    and would match, too.
     """
 
     def __init__(self, text: str, changes: Sequence[_MemoryChange]) -> None:
@@ -131,8 +131,8 @@ class _MemoryEdit:
         self._replacements: dict[int, list[str]] = {}
         self._additions: list[str] = []
         texts = {change.text for change in changes if change.text}
-        # After a crash a call is repeated: then the lines that it removes are gone, too, and its
-        # own lines may contain their words.
+        # A call is repeated after a crash. The lines that it removes are gone by then, and the
+        # lines that it added may contain their words.
         self._is_repeated = bool(texts) and self._facts.issuperset(texts)
         self._replaceable = ["" if _fact(line) in texts else line for line in self._lines]
 
@@ -150,7 +150,7 @@ class _MemoryEdit:
         return "\n".join([*lines[:-1], *self._additions, ""])
 
     def make(self, change: _MemoryChange) -> str:
-        """Make one change and return a description of it. Raises `ToolError`."""
+        """Apply a change and return a description of it. Raises `ToolError`."""
         text = change.text
         is_stored = text in self._facts and bool(text)
         place = None
@@ -159,9 +159,9 @@ class _MemoryEdit:
                 self._replaceable, change.replaces, is_stored=is_stored or self._is_repeated
             )
         if place is None and not text:
-            return "That line is not remembered any more."
+            return "That line is no longer in the memory."
         if place is None and is_stored:
-            return "That is remembered already."
+            return "That is already in the memory."
         line = f"- {datetime.now().astimezone():%Y-%m-%d}: {text}"
         self._facts.add(text)
         if place is None:
@@ -169,7 +169,7 @@ class _MemoryEdit:
             return "Remembered."
         old_fact = _fact(self._lines[place])
         if place in self._replacements:
-            raise ToolError(f"Another change replaces this line already: {old_fact}")
+            raise ToolError(f"Another change already replaces this line: {old_fact}")
         self._replacements[place] = [line] if text and not is_stored else []
         return f"{'Replaced' if text else 'Forgotten'}: {old_fact}"
 
@@ -197,7 +197,8 @@ def _write(path: Path, memory: Document, chars_before: int, call: CallContext) -
 def _place(lines: Sequence[str], replaces: str, *, is_stored: bool) -> int | None:
     """Return the index of the remembered line that matches or contains `replaces`.
 
-    Return None without such a line if the text is stored (`is_stored`): the call is a repetition.
+    Without a match, return None if the text is already stored (`is_stored`), because the call is a
+    repetition; otherwise raise `ToolError`.
     """
     quote = _normal(replaces)
     facts = {n: _normal(_fact(line)) for n, line in enumerate(lines) if _DATED.match(line.strip())}
@@ -207,7 +208,7 @@ def _place(lines: Sequence[str], replaces: str, *, is_stored: bool) -> int | Non
         return places[0]
     if places:
         raise ToolError(
-            f"{len(places)} remembered lines match {replaces!r}; give one of them whole:"
+            f"{len(places)} remembered lines match {replaces!r}; quote one of them in full:"
             + _listing(lines, places)
         )
     if is_stored:
@@ -238,7 +239,7 @@ def _fact(line: str) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return the text without date, case and surrounding signs: models quote lines inexactly."""
+    """Strip the date, case and surrounding punctuation, because models quote lines inexactly."""
     plain = unicodedata.normalize("NFKC", _DATED.sub("", text.strip())).casefold()
     return " ".join(plain.strip(_SIGNS).split())
 

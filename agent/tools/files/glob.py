@@ -97,7 +97,7 @@ class Glob:
             lines.append(f"… (stopped after {TIMEOUT_S:g} s: there may be more)")
         cut_note = CUT if seeker.is_cut or sight.is_cut else ""
         if not lines:
-            return ToolResult(f"No file fits {pattern!r}.\n{cut_note}".rstrip())
+            return ToolResult(f"No file matches {pattern!r}.\n{cut_note}".rstrip())
         lines += [cut_note] if cut_note else []
         shown_paths = ShownPaths(sight.root)
         for path in paths[: len(lines)]:
@@ -107,7 +107,7 @@ class Glob:
 
 
 def inside(pattern: str, folder: Path) -> str:
-    """Return the pattern relative to the folder, also if it contains the folder's full path."""
+    """Return the pattern relative to the folder, even if it contains the folder's full path."""
     return pattern.removeprefix(f"{folder}/") if pattern.startswith("/") else pattern
 
 
@@ -120,8 +120,8 @@ def _find_paths(names: Iterator[str], glob: FilePattern, sight: VisibleFiles) ->
 def _newest(paths: Iterator[Path], sight: VisibleFiles) -> tuple[list[Path], int]:
     """Return the newest paths, sorted by name at equal age, and the total count.
 
-    If a folder is replaced with a link during the search, its names do not exist at that place.
-    Each path shown is therefore read in the way that links cannot redirect.
+    A folder may be replaced with a link during the search, so each path shown is checked without
+    following links.
     """
     count = 0
 

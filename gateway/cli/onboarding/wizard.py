@@ -55,7 +55,7 @@ class SetupPlan:
 
 
 def with_model(raw: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[Key, Any]:
-    """Return the keys that make `entry` the active model; other entries stay."""
+    """Return the keys that make `entry` the active model; other entries are unchanged."""
     entries = raw.get("model_list")
     others = [
         item
@@ -82,7 +82,7 @@ _PLAIN = ("English", "Chinese, simplified", "Chinese, traditional")
 
 @frozen
 class SetupContext:
-    """Target of the answers: the folder and the current configuration (`raw`, as JSON)."""
+    """Home folder and its current configuration (`raw`, as JSON), which the answers update."""
 
     home: DataDir
     settings: Settings

@@ -82,7 +82,7 @@ def unknown_path(method: str, path: str) -> ApiError:
     return ApiError(
         404,
         t(
-            "there is no {method} {path} here; of OpenAI's API there are {paths}",
+            "there is no {method} {path} here; the supported paths of OpenAI's API are {paths}",
             method=method,
             path=path[:80],
             paths="GET /v1/models, POST /v1/chat/completions, POST /v1/responses",

@@ -1,8 +1,8 @@
-"""Outcome of a commit whose answer was lost.
+"""Outcome of a commit that the server did not acknowledge.
 
 Each connection has a row of its own, and every transaction with changes writes its number there.
-The server's own record (`pg_xact_status`) is not enough: a server that crashed has forgotten the
-numbers of lost transactions, and assigns them again.
+The server's own record (`pg_xact_status`) is not enough: after a crash, the server reuses the
+numbers of lost transactions.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _WRITE = (
 
 @dataclass(frozen=True, slots=True)
 class CommitMark:
-    """One transaction: `number` of the process `epoch` on the connection `slot`."""
+    """Mark of a transaction: its `number` on connection `slot` of process `epoch`."""
 
     slot: int
     epoch: int
@@ -48,7 +48,7 @@ class CommitMark:
 
 
 def add_rows(connection: "psycopg.Connection[Row]", first: int, slots: int) -> None:
-    """Add rows for `slots` connections from slot `first` on; existing rows stay."""
+    """Add rows for `slots` connections, starting at slot `first`; keep existing rows."""
     connection.execute(
         "INSERT INTO last_commit SELECT slot, 0, 0 FROM generate_series(%s, %s) slot"
         " ON CONFLICT DO NOTHING",
@@ -57,5 +57,5 @@ def add_rows(connection: "psycopg.Connection[Row]", first: int, slots: int) -> N
 
 
 def remove_rows(tx: Transaction, first: int, behind: int) -> None:
-    """Remove the rows of closed connections, from slot `first` up to but without `behind`."""
+    """Remove the rows of closed connections, from slot `first` up to but excluding `behind`."""
     tx.run("DELETE FROM last_commit WHERE slot >= ? AND slot < ?", (first, behind))

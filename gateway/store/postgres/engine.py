@@ -1,9 +1,8 @@
 """Store on PostgreSQL: several connections, each owned by a thread.
 
-Transactions are serializable. A transaction that lost against another runs again. So does a
-transaction whose connection was lost, as long as the server is away: the caller waits, and nothing
-is confirmed. After a connection broke during a commit, the next connection checks whether it was
-stored.
+Transactions are serializable, and retried after a conflict. While the server is unreachable,
+transactions are retried as well: the caller waits, and nothing is confirmed. If a connection breaks
+during a commit, the next connection checks whether the transaction was stored.
 """
 
 import asyncio
@@ -102,7 +101,7 @@ class PostgresStore:
     # Never set: the server checks its own files.
     damage: StoreCorrupt | None = None
 
-    def __init__(  # noqa: PLR0913 - what `open` and `join` have found, by name
+    def __init__(  # noqa: PLR0913 - values passed by name from `open` and `join`
         self,
         address: str,
         folder: Path,
@@ -146,10 +145,10 @@ class PostgresStore:
         cipher: Cipher | None = None,
         options: PostgresOptions | None = None,
     ) -> "PostgresStore":
-        """Open, create or upgrade the tables, and own the data.
+        """Open, create or upgrade the tables, and take ownership of the data.
 
         `write_copy` writes everything that a transaction sees to a new file. Raises `StoreError`,
-        and `StoreInUse` where another Kore owns the data.
+        and `StoreInUse` if another Kore owns the data.
         """
         options = options or PostgresOptions()
         place = public_address(address)
@@ -168,7 +167,7 @@ class PostgresStore:
                 worker_table.begin_owner(connection, keeps=options.has_workers)
                 mark_sealed(tx, cipher)
                 if not options.has_workers:
-                    # Workers that still run take only the work that the last owner has left to
+                    # Workers that still run take only the work that the previous owner left to
                     # them.
                     active_channels.limit(tx, active_channels.ALL)
                     active_channels.set_queues(tx, {})
@@ -195,9 +194,9 @@ class PostgresStore:
         return await run_to_completion(job)
 
     async def backup(self, target: Path) -> int:
-        """Copy everything, as of one moment, to a new SQLite file; returns its size in bytes.
+        """Copy a snapshot of all data to a new SQLite file; return its size in bytes.
 
-        Raises `StoreError` for a file that exists.
+        Raises `StoreError` if the file exists.
         """
         part = target.with_name(f"{target.name}.part")
 
@@ -206,7 +205,7 @@ class PostgresStore:
                 raise StoreError(
                     "{target} already exists; a backup never overwrites a file", target=target
                 )
-            part.unlink(missing_ok=True)  # Left by a run that lost against another transaction
+            part.unlink(missing_ok=True)  # Left by an attempt that met a conflict
             # The file is written within the transaction.
             tx.one(_NO_IDLE_LIMIT)
             try:
@@ -248,7 +247,7 @@ class PostgresStore:
     async def close(self) -> None:
         """Finish the queued work, then close the connections.
 
-        Work that waits for an unreachable server fails.
+        Work waiting for an unreachable server fails.
         """
         if self._closed:
             return
@@ -383,7 +382,7 @@ class PostgresStore:
         broken: Iterable[BrokenSeal],
         marks: Iterator[CommitMark],
     ) -> None:
-        """Audit the changed rows that a rolled-back transaction has met."""
+        """Audit the changed rows that a rolled-back transaction has read."""
         new = set(broken) - self._reported
         if not new:
             return
@@ -392,7 +391,7 @@ class PostgresStore:
             report_broken(PostgresTransaction(connection, self._cipher), new)
             _commit(connection, next(marks))
         except (psycopg.Error, StoreError, _Unsure) as exc:
-            # The next transaction that meets these rows reports them.
+            # The next transaction that reads these rows reports them.
             _roll_back(connection)
             log.error(
                 "the audit entry about changed rows could not be stored: %s", str(exc).strip()
@@ -414,7 +413,7 @@ class PostgresStore:
 
 
 def _commit(connection: "psycopg.Connection[Row]", mark: CommitMark) -> None:
-    """Commit; raises `_Unsure` when the server may have stored all before the connection broke."""
+    """Commit. Raises `_Unsure` if the connection broke and the outcome is unknown."""
     try:
         has_changes = mark.write(connection)
     except psycopg.errors.InFailedSqlTransaction:

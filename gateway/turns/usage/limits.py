@@ -60,7 +60,7 @@ class UsageLimit:
 
     @property
     def is_of_a_day(self) -> bool:
-        """True for a daily limit: parallel turns share it, and the owner is notified."""
+        """True for a daily limit, which is shared by parallel turns and reported to the owner."""
         return bool(self.period)
 
     @property

@@ -1,4 +1,4 @@
-"""Redaction of secrets in every spelling, whole and split into pieces."""
+"""Redaction of secrets in every encoding, whole or split into chunks."""
 
 import base64
 import json
@@ -76,7 +76,7 @@ def test_base64_of_a_longer_text_is_redacted(redactor: Redactor, value: str) -> 
             encoded = encode(f"{before}{value} and more".encode()).decode()
             shown = redactor.clean(encoded)
             assert MARK in shown
-            # Only the few bits that share a character with their neighbours remain of the value.
+            # All that is left of the value is the bits that share a character with its neighbours.
             rest = base64.urlsafe_b64decode(shown.partition(MARK)[0][: len(shown) // 4 * 4] + "==")
             assert value.encode()[:2] not in rest
 

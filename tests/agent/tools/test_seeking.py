@@ -435,7 +435,7 @@ async def test_glob_results_are_the_same_with_both_programs(
     if expected:
         assert sorted(text.split("\n")) == sorted(expected)
     else:
-        assert text.startswith("No file fits")
+        assert text.startswith("No file matches")
 
 
 @pytest.mark.parametrize(

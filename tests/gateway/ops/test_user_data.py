@@ -1,4 +1,4 @@
-"""Deletion of data outside of rows and folders, which end-to-end tests cover."""
+"""Deletion and export of a person's files, beyond the cases in the end-to-end tests."""
 
 import os
 import resource

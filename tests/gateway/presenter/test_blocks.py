@@ -45,7 +45,7 @@ def subagent_event(kind: str, number: str = "1", **more: object) -> events.FromA
 
 
 def final_blocks(presenter: TurnPresenter, *turn_events: events.Event) -> list[tuple[str, str]]:
-    """Return kind and text of the final blocks of these events; of a call, its heading."""
+    """Return kind and text of the final blocks of these events; for a call, its heading."""
     return [_summary(block) for event in turn_events for block in presenter.take(event)]
 
 

@@ -29,7 +29,7 @@ from tests.gateway.stored import like
 
 
 class Paced:
-    """Model that gives each reply after a call of `let_go`; `requests` are its requests."""
+    """Model that sends each reply after a call of `let_go`, and records its `requests`."""
 
     name = "paced"
 

@@ -1,6 +1,6 @@
 """Launcher between Kore and a command under Landlock: confines the command and ends its processes.
 
-It imports nothing of Kore except this package, so that it starts quickly:
+It imports nothing from Kore except this package, so that it starts quickly:
 
     python -I -S -c "…; launch.main()" FOLDER_OF_KORE DESCRIPTOR_OF_THE_PLAN
 """
@@ -41,7 +41,7 @@ class _Program(ctypes.Structure):
 
 
 def main() -> None:
-    """Run the plan and exit like its command; 126 means that it could not be confined."""
+    """Run the plan and exit with its command's status, or 126 if confinement failed."""
     with os.fdopen(int(sys.argv[2]), "rb") as file:
         plan = marshal.load(file)  # noqa: S302 - from Kore, through a pipe of its own
     _call(_libc.prctl, _SET_SUBREAPER, 1, 0, 0, 0)
@@ -148,9 +148,10 @@ def _supervise(child: int, channel: Any, plan: Mapping[str, Any]) -> int:
 
 
 def _report(left_processes: Sequence[str], pipe: int) -> None:
-    """Write the names of processes as `CommandReport` reads them, as far as there is room.
+    """Write as many process names as fit, in the format of `CommandReport`.
 
-    The command, which has the pipe as well, must have ended: it could fill it and make it block.
+    Call this only after the command has ended, because it could fill the pipe and make the write
+    block.
     """
     os.set_blocking(pipe, False)
     try:

@@ -24,7 +24,7 @@ class FileMention:
 
     `files` are text files or folders, `pictures` are images. For `binary` files the model gets
     instructions for reading them; `blocked` files are not shown. `missing` are words that look like
-    a path of a file that does not exist.
+    paths but name no existing file.
     """
 
     files: list[Path] = field(default_factory=list)

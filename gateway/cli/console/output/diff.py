@@ -25,7 +25,7 @@ _Spans = Sequence[tuple[int, int]]
 
 
 def diff(text: str, limit_lines: int | None = MAX_DIFF_LINES) -> Text:
-    """Return a unified diff in colour; with `limit_lines` None, the whole of it."""
+    """Return a unified diff in colour, in full if `limit_lines` is None."""
     lines = escape_for_approval(text).rstrip("\n").split("\n")
     output = Text()
     spans = _changed_spans(lines[: _COMPARED if limit_lines is None else limit_lines])

@@ -229,7 +229,7 @@ async def test_lines_are_merged_in_one_call(three: CallContext) -> None:
     ]
     # A repeated call, as after a crash, changes nothing.
     before = three.memory.read_bytes()
-    assert "not remembered any more" in await change(three, *merge)
+    assert "no longer in the memory" in await change(three, *merge)
     assert three.memory.read_bytes() == before
 
 
@@ -247,7 +247,7 @@ async def test_failing_change_leaves_the_memory_unchanged(three: CallContext) ->
 
 
 async def test_line_is_replaced_once_in_a_call(three: CallContext) -> None:
-    with pytest.raises(ToolError, match="Another change replaces this line"):
+    with pytest.raises(ToolError, match="Another change already replaces this line"):
         await change(three, {"replaces": "喜欢喝绿茶"}, {"text": "x", "replaces": "喜欢喝绿茶"})
 
 

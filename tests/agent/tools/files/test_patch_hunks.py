@@ -103,7 +103,7 @@ def test_empty_line_between_hunks_only_separates_them() -> None:
 
 
 def test_context_lines_keep_their_own_text() -> None:
-    """The patch has no trailing blanks, and the file has mixed line ends."""
+    """The patch has no trailing whitespace, and the file has mixed line endings."""
     text = "one  \r\ntwo\r\n\u201cthree\u201d\t\nfour\n"
     changed = patched(text, "@@", " one", "-two", "+2", ' "three"', "+3", " four")
     assert changed == "one  \r\n2\r\n\u201cthree\u201d\t\n3\nfour\n"
@@ -132,7 +132,7 @@ def _hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[lis
 def test_difflib_patches_give_the_target_or_an_error(seed: int) -> None:
     """Most hunks fit several places, because the files have few distinct lines.
 
-    The hunks have line numbers or not, and any order.
+    Hunks are in any order, with or without line numbers.
     """
     chance = random.Random(seed)
     outcomes = {"applied": 0, "refused": 0}
@@ -158,7 +158,7 @@ def test_difflib_patches_give_the_target_or_an_error(seed: int) -> None:
         try:
             result = patched(texts[0], *lines)
         except ToolError:
-            assert not numbered, "line numbers that are right name one place"
+            assert not numbered, "correct line numbers identify a single place"
             outcomes["refused"] += 1
             continue
         outcomes["applied"] += 1

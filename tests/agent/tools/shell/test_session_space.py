@@ -87,7 +87,7 @@ async def test_server_of_the_conversation_is_reached_without_approval(
 
     await run_exec(tool, call, SERVER, background=True)
     assert await verdict(call) == "allow"
-    # Elsewhere the same address is that of the command's own network.
+    # In other conversations, the same address belongs to the command's own network.
     assert await verdict(of_session(call, "other")) == "allow"
     assert await verdict(call, network="example.org") == "ask"
     owner = replace(call, environment=replace(call.environment, owner=True))
