@@ -21,6 +21,7 @@ from gateway.core.channel_events import Batch
 from gateway.core.errors import AwaitingAnswer, TurnSuspended
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage
+from gateway.core.records import CommandAnswer
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.delivery.user_language import UserLanguages
@@ -418,7 +419,7 @@ class MessageBus:
         elif claim.message.is_for_goal:
             await self._goals.give_up_check(claim, sentence)
         else:
-            await self._commands.answer(claim, sentence)
+            await self._commands.answer(claim, CommandAnswer(sentence, "refused"))
         self.handled_count += 1
 
     async def _run_turn(self, claim: TurnClaim, lane: Lane, stop: CancelToken) -> bool:

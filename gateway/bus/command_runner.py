@@ -9,7 +9,7 @@ from gateway.bus.ingest import AuditNotes
 from gateway.core.link_defusing import quiet
 from gateway.core.messages import Button, InboundMessage
 from gateway.core.platform_limits import ButtonLimits
-from gateway.core.records import TypedCommand
+from gateway.core.records import CommandAnswer, TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
 from gateway.store.port import Store, Transaction
@@ -26,11 +26,11 @@ class Commands(Protocol):
     def read(self, message: InboundMessage) -> TypedCommand | None: ...
     def is_command(self, message: InboundMessage) -> bool: ...
     def takes_time(self, claim: CommandClaim) -> bool: ...
-    def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str: ...
+    def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> CommandAnswer: ...
     def buttons(
         self, tx: Transaction, claim: CommandClaim, now: float, limits: ButtonLimits
     ) -> tuple[Button, ...]: ...
-    async def work(self, claim: CommandClaim, now: float) -> str: ...
+    async def work(self, claim: CommandClaim, now: float) -> CommandAnswer: ...
 
 
 class CommandRunner:
@@ -74,9 +74,9 @@ class CommandRunner:
         for lane in (claim.message.session_key, *self._pairing.mention_lanes()):
             self._sender.wake(lane)
 
-    async def answer(self, claim: CommandClaim, text: str) -> None:
-        """Store the answer, in markdown, and send it."""
-        await self._database.transact(self._store_answer, claim, text)
+    async def answer(self, claim: CommandClaim, answer: CommandAnswer) -> None:
+        """Store the answer, and send it."""
+        await self._database.transact(self._store_answer, claim, answer)
         self._sender.wake(claim.message.session_key)
 
     def _carry_out(self, tx: Transaction, claim: CommandClaim) -> None:
@@ -93,19 +93,19 @@ class CommandRunner:
         buttons = tuple(
             replace(choice, label=self._renderer.clean(choice.label)) for choice in choices
         )
-        text = self._commands.carry_out(tx, claim, now)
-        self._store_answer(tx, claim, text, buttons)
+        answer = self._commands.carry_out(tx, claim, now)
+        self._store_answer(tx, claim, answer, buttons)
 
     def _store_answer(
         self,
         tx: Transaction,
         claim: CommandClaim,
-        text: str,
+        answer: CommandAnswer,
         buttons: tuple[Button, ...] = (),
     ) -> None:
         if not inbox.is_unanswered(tx, claim.seq):
             return  # answered meanwhile as a command that bypasses the queue
-        message = claim.message
+        message, text = claim.message, answer.text
         if claim.session is not None:
             # The answer may contain titles and paths that a model has chosen.
             text = quiet(text, sessions.taint_of(tx, claim.session))
@@ -116,5 +116,6 @@ class CommandRunner:
             parts=[*above, replace(last, buttons=buttons)],
             reply_to=message.answer_to,
             event_id=message.event_id,
+            outcome=answer.outcome,
         )
         turns.finish_command(tx, claim.seq, reply, time.time())

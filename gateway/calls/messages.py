@@ -69,7 +69,8 @@ async def watch(
         ctx.console_reservations.release(lane)
         for approval in await ctx.approvals.open_questions(lane):
             watcher.put(ctx.approvals.request_event(approval))
-        if (goal := await ctx.database.transact(goals.of_lane, lane)) is not None:
+        goal = await ctx.database.transact(goals.of_lane, lane)
+        if goal is not None and goal.lane == lane:
             watcher.put(goal.event)
         await ctx.sender.retry_now(lane)
         async with ctx.feed.follow(lane, folder):

@@ -416,4 +416,5 @@ def delivered_event(message: OutboundMessage) -> Delivered:
         message.last,
         message.maybe_duplicate,
         message.seq,
+        message.outcome,
     )

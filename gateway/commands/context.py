@@ -10,6 +10,7 @@ from agent.i18n import t
 from agent.turn.context_usage import measure_context
 from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import escape_markdown
 from gateway.store.repositories.conversations import choices
 from gateway.store.repositories.execution import windows
@@ -61,4 +62,4 @@ async def answer_compact(call: CommandCall) -> str:
         return await call.services.compact(call.claim, call.argument)
     except KoreError as exc:
         # The result is stored in one transaction, so any failure leaves the old state.
-        return t("⚠️ Nothing was changed: {exc}", exc=call.reason(exc))
+        raise CommandRefused(t("⚠️ Nothing was changed: {exc}", exc=call.reason(exc))) from exc

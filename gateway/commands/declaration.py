@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from agent.i18n import mark_for_translation
 from agent.records import frozen
 from gateway.core.keyboard import KeyboardChoice
-from gateway.core.records import MenuAudience
+from gateway.core.records import CommandAnswer, MenuAudience
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., str | Awaitable[str]])
+Answer = str | CommandAnswer
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Answer | Awaitable[Answer]])
 
 CONVERSATION = mark_for_translation("Conversation")
 WORK = mark_for_translation("Work")
@@ -54,7 +55,8 @@ def chat_command(  # noqa: PLR0913 - all but two are options, passed by name
 
     `answer(call, tx) -> str` is quick: it runs in the transaction that also stores its answer.
     `async answer(call) -> str` takes time (files, models, the network): it runs in its lane like a
-    turn. A crash may run it again, so its effects are keyed by `call.claim.seq`.
+    turn. A crash may run it again, so its effects are keyed by `call.claim.seq`. Both raise
+    `CommandRefused` if they do nothing of what was asked for.
 
     /help lists the command in its `group` by `position`; menus show it to its `audience`. `choices`
     returns the buttons below the answer to the command without arguments. An `at_once` command is

@@ -16,14 +16,14 @@ from agent.turn.context_usage import PromptAudience
 from gateway.access.control import AccessControl
 from gateway.access.pairing_service import PairingService
 from gateway.commands import argument_of, command_named, command_of
-from gateway.commands.declaration import ChatCommand
+from gateway.commands.declaration import Answer, ChatCommand
 from gateway.commands.skill_calls import CommandReader
 from gateway.core import keyboard
-from gateway.core.errors import WITHHELD
+from gateway.core.errors import WITHHELD, CommandRefused
 from gateway.core.markdown import escape_markdown
 from gateway.core.messages import Button, InboundMessage
 from gateway.core.platform_limits import ButtonLimits
-from gateway.core.records import TypedCommand
+from gateway.core.records import CommandAnswer, TypedCommand
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.user_language import UserLanguages
 from gateway.runtime.paths import DataDir
@@ -140,11 +140,13 @@ class CommandDispatcher:
     def takes_time(self, claim: CommandClaim) -> bool:
         return self._command(claim).takes_time
 
-    def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> str:
-        """Run a quick command in the transaction that stores its answer; return it as markdown."""
+    def carry_out(self, tx: Transaction, claim: CommandClaim, now: float) -> CommandAnswer:
+        """Run a quick command in the transaction that stores its answer; return the answer."""
         call = self._call(claim, now)
-        answer: str = _function(self._command(claim).answer)(call, tx)
-        return answer
+        try:
+            return _as_answer(_function(self._command(claim).answer)(call, tx))
+        except CommandRefused as exc:
+            return CommandAnswer(str(exc), "refused")
 
     def buttons(
         self, tx: Transaction, claim: CommandClaim, now: float, limits: ButtonLimits
@@ -155,14 +157,15 @@ class CommandDispatcher:
             return ()
         return keyboard.buttons(_function(choices)(call, tx), claim.session, limits)
 
-    async def work(self, claim: CommandClaim, now: float) -> str:
-        """Run a slow command; return the answer as markdown."""
+    async def work(self, claim: CommandClaim, now: float) -> CommandAnswer:
+        """Run a slow command; return the answer."""
         call = self._call(claim, now)
         try:
-            answer: str = await _function(self._command(claim).answer)(call)
+            return _as_answer(await _function(self._command(claim).answer)(call))
+        except CommandRefused as exc:
+            return CommandAnswer(str(exc), "refused")
         except KoreError as exc:
-            return f"⚠️ {call.reason(exc)}"
-        return answer
+            return CommandAnswer(f"⚠️ {call.reason(exc)}", "refused")
 
     def _call(self, claim: CommandClaim, now: float) -> CommandCall:
         name = command_of(claim.message)
@@ -177,6 +180,10 @@ class CommandDispatcher:
 
     def _command(self, claim: CommandClaim) -> ChatCommand:
         return command_named(command_of(claim.message) or "")
+
+
+def _as_answer(answer: Answer) -> CommandAnswer:
+    return CommandAnswer(answer) if isinstance(answer, str) else answer
 
 
 def _function(path: str) -> Any:

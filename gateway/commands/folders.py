@@ -5,6 +5,7 @@ from agent.i18n import t
 from gateway.access.added_folders import FolderOwner, add_folder, named_folder
 from gateway.commands.declaration import PERMISSIONS, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import code
 from gateway.store.port import Transaction
 from gateway.store.repositories.access import grants
@@ -22,14 +23,14 @@ def answer_add_dir(call: CommandCall, tx: Transaction) -> str:
     """Add a folder to this conversation, or list those that it may use."""
     message, root, name = call.message, call.folder, call.argument.strip()
     if not call.services.access.is_private_owner(message):
-        return t("Only the owner can add folders, in a private conversation.")
+        raise CommandRefused(t("Only the owner can add folders, in a private conversation."))
     if not name:
         return _listing(call, tx)
     base = call.services.access.start_folder(root, message) or root
     try:
         access = named_folder(name, base)
     except ConfigError as exc:
-        return f"⚠️ {call.reason(exc)}"
+        raise CommandRefused(f"⚠️ {call.reason(exc)}") from exc
     if access.path.is_relative_to(root):
         return t("{folder} is part of the workspace already.", folder=code(str(access.path)))
     owner = FolderOwner(message.principal, call.begun_session(tx), root)

@@ -9,7 +9,9 @@ from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import escape_markdown
+from gateway.core.records import CommandAnswer
 from gateway.store.port import Transaction
 from gateway.store.repositories import goals
 from gateway.store.repositories.goals import Goal
@@ -18,7 +20,7 @@ from gateway.turns.goals import GoalLimits
 NumberT = TypeVar("NumberT", int, float)
 
 # Arguments that change a goal instead of setting one.
-CHANGES = ("pause", "resume", "clear")
+_CHANGES = ("pause", "resume", "clear")
 MAX_GOAL_CHARS = 4_000
 # Phones turn two hyphens into one dash.
 _LIMIT = re.compile(r"\s*(?:--|[—–])(turns|time|cost)[= ](\S+)\s*\Z")
@@ -35,38 +37,42 @@ _USAGE = mark_for_translation(
     "goal", "work until a goal is met; show, pause, resume, clear it", group=WORK, position=35,
     at_once=True,
 )  # fmt: skip
-def answer_goal(call: CommandCall, tx: Transaction) -> str:
+def answer_goal(call: CommandCall, tx: Transaction) -> str | CommandAnswer:
     goal = goals.find(tx, call.session) if call.session else None
     word = call.argument.strip().casefold()
     if not word:
         return t(_USAGE) if goal is None else call.services.goals.describe(tx, goal)
     if goal is not None and not _may_change(call, goal):
-        return t("Only the person who set the goal, or the owner, can change it.")
-    if word in CHANGES:
+        raise CommandRefused(t("Only the person who set the goal, or the owner, can change it."))
+    if word in _CHANGES:
         return _change(call, tx, goal, word)
     try:
         new = read_goal(call.argument)
         session = call.begun_session(tx)
         goal = call.services.goals.begin(tx, call.message, session, new.text, new.limits, call.now)
     except KoreError as exc:
-        return f"⚠️ {escape_markdown(_sentence(exc))}"
-    return f"{t('Goal set.')}\n{call.services.goals.describe(tx, goal)}"
+        raise CommandRefused(f"⚠️ {escape_markdown(_sentence(exc))}") from exc
+    text = f"{t('Goal set.')}\n{call.services.goals.describe(tx, goal)}"
+    return CommandAnswer(text, goal.outcome)
 
 
-def _change(call: CommandCall, tx: Transaction, goal: Goal | None, word: str) -> str:
+def _change(call: CommandCall, tx: Transaction, goal: Goal | None, word: str) -> CommandAnswer:
+    """Pause, resume or remove the goal.
+
+    The answer has the new state only in the lane of the goal; another lane has no work to wait for.
+    """
     service = call.services.goals
     if goal is None:
-        return t("This conversation has no goal.")
-    if word == "clear":
-        service.remove(tx, goal)
-        return t("The goal is removed.")
-    if goal.state == "met":
-        return t("The goal is met already. `/goal TEXT` sets another one.")
-    if word == "pause":
-        goal = service.pause(tx, goal, "person")
-    else:
+        raise CommandRefused(t("This conversation has no goal."))
+    if word != "clear" and goal.state == "met":
+        raise CommandRefused(t("The goal is met already. `/goal TEXT` sets another one."))
+    if word == "resume":
         goal = service.resume(tx, goal, call.message, call.now)
-    return service.describe(tx, goal)
+    else:
+        change = service.pause_for if word == "pause" else service.remove_for
+        goal = change(tx, goal, call.message, call.now)
+    is_here = goal.lane == call.message.session_key
+    return CommandAnswer(service.describe(tx, goal), goal.outcome if is_here else None)
 
 
 def _may_change(call: CommandCall, goal: Goal) -> bool:

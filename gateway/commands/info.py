@@ -18,6 +18,7 @@ from gateway.commands.declaration import (
 from gateway.commands.dispatcher import CommandCall
 from gateway.commands.settings import model_of_call
 from gateway.commands.table import COMMANDS
+from gateway.core.errors import CommandRefused
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
@@ -187,7 +188,7 @@ _TERMINAL_ONLY = {
 @chat_command("quit", "say where to find it", audience="nobody", at_once=True)
 @chat_command("doctor", "say where to find it", audience="nobody", at_once=True)
 def answer_elsewhere(call: CommandCall, tx: Transaction) -> str:
-    return t(_TERMINAL_ONLY[call.name])
+    raise CommandRefused(t(_TERMINAL_ONLY[call.name]))
 
 
 def cron_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
@@ -218,5 +219,7 @@ def answer_pair(call: CommandCall, tx: Transaction) -> str:
 def answer_mistyped(call: CommandCall, tx: Transaction) -> str:
     word = call.message.content.strip()
     if name := suggest(word):
-        return t("Unknown command `{word}`; did you mean `/{meant}`?", word=word, meant=name)
-    return t("Unknown command `{word}`. /help lists the commands.", word=word)
+        raise CommandRefused(
+            t("Unknown command `{word}`; did you mean `/{meant}`?", word=word, meant=name)
+        )
+    raise CommandRefused(t("Unknown command `{word}`. /help lists the commands.", word=word))

@@ -4,6 +4,7 @@ from agent.i18n import t
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.commands.turn_start import begin_turn
+from gateway.core.errors import CommandRefused
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.turn_choice import SKILL_CHOICES, choices_list, translated
 from gateway.sessions import skill_offer
@@ -33,7 +34,7 @@ def answer_learn(call: CommandCall, tx: Transaction) -> str:
     """Answer the offer after a long turn; `never` and `ask` apply to all conversations."""
     choice = call.argument.casefold()
     if not call.is_owner:
-        return t("Only the owner can do that.")
+        raise CommandRefused(t("Only the owner can do that."))
     if choice == _ASK:
         skill_offer.allow(tx)
         return t("After a long turn I offer to keep how it was done as a skill.")
@@ -45,7 +46,9 @@ def answer_learn(call: CommandCall, tx: Transaction) -> str:
     if choice not in ("yes", "no"):
         return f"{t('After a long turn:')}\n{choices_list(translated(SKILL_CHOICES))}"
     if call.session is None or not skill_offer.is_open(tx, call.session):
-        return t("Nothing is offered here now. `/skills new` keeps how something was done.")
+        raise CommandRefused(
+            t("Nothing is offered here now. `/skills new` keeps how something was done.")
+        )
     skill_offer.close(tx, call.session)
     if choice == "no":
         return t("No skill then.")

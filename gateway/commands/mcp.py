@@ -6,6 +6,7 @@ from agent.mcp.revocation import end_login
 from agent.mcp.servers import McpServers
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE
 
@@ -21,18 +22,18 @@ async def answer_mcp(call: CommandCall) -> str:
     if word in ("", "list"):
         return "\n".join(_server_line(servers, text) for text in servers.names)
     if word not in ("login", "logout") or not name:
-        return t("`/mcp login NAME`, `/mcp login NAME ADDRESS`, `/mcp logout NAME`.")
+        raise CommandRefused(t("`/mcp login NAME`, `/mcp login NAME ADDRESS`, `/mcp logout NAME`."))
     message = call.message
     if not call.is_owner or not (message.private or message.channel == CONSOLE):
-        return t("Only the owner can log in and out, and only in a private chat.")
+        raise CommandRefused(t("Only the owner can log in and out, and only in a private chat."))
     if name not in servers.names:
-        return t("There is no MCP server {name}.", name=code(name))
+        raise CommandRefused(t("There is no MCP server {name}.", name=code(name)))
     try:
         if word == "logout":
             return await _log_out(servers, name)
         return await (_finish(servers, name, address.strip()) if address else _begin(servers, name))
     except ToolError as exc:
-        return escape_markdown(str(exc))
+        raise CommandRefused(escape_markdown(str(exc))) from exc
 
 
 async def _begin(servers: McpServers, name: str) -> str:
@@ -57,9 +58,11 @@ async def _begin(servers: McpServers, name: str) -> str:
 async def _finish(servers: McpServers, name: str, address: str) -> str:
     listing = await servers.pending_logins.finish(name, address)
     if listing is None:
-        return t(
-            "This address does not belong to a login that has begun. {command} begins one.",
-            command=code(f"/mcp login {name}"),
+        raise CommandRefused(
+            t(
+                "This address does not belong to a login that has begun. {command} begins one.",
+                command=code(f"/mcp login {name}"),
+            )
         )
     # The running server has been without a login so far.
     await servers.refresh(name)

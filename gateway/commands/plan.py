@@ -7,6 +7,7 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.commands.sessions import scope_of
 from gateway.commands.settings import current_mode, mode_meaning, refused_mode
 from gateway.commands.turn_start import begin_turn
+from gateway.core.errors import CommandRefused
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.turn_choice import PLAN_CHOICES, choices_list, translated
 from gateway.sessions import finished_plan
@@ -42,7 +43,7 @@ def answer_build(call: CommandCall, tx: Transaction) -> str:
         source = next(iter(sessions.ids_with_prefix(tx, prefix.strip(), scope_of(call))), None)
     plan = finished_plan.find(tx, source) if source is not None else None
     if source is None or plan is None:
-        return t("There is no plan here that waits for your choice.")
+        raise CommandRefused(t("There is no plan here that waits for your choice."))
     mode = choice.mode
     if mode is None or mode == "plan":
         finished_plan.close(tx, source)
@@ -50,7 +51,7 @@ def answer_build(call: CommandCall, tx: Transaction) -> str:
     current = current_mode(call, tx)
     refusal = refused_mode(call, mode, current)
     if refusal is not None:
-        return refusal
+        raise CommandRefused(refusal)
     finished_plan.close(tx, source)
     session = _fresh_session(call, tx, source) if choice.is_fresh else source
     by = {"who": call.message.principal, "chat": call.message.session_key}

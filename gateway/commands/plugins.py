@@ -6,6 +6,7 @@ from agent.i18n import t
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.config.installed_plugins import InstalledPlugin
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import code, escape_markdown
 from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
@@ -24,16 +25,18 @@ async def answer_plugin(call: CommandCall) -> str:
     if word in ("", "list"):
         return _list(await asyncio.to_thread(installer.installed.load))
     if word not in ("show", "enable", "disable") or not name.strip():
-        return t(
-            "`/plugin show NAME`, `/plugin enable NAME`, `/plugin disable NAME`. "
-            "`kore plugin` installs and updates them on Kore's machine."
+        raise CommandRefused(
+            t(
+                "`/plugin show NAME`, `/plugin enable NAME`, `/plugin disable NAME`. "
+                "`kore plugin` installs and updates them on Kore's machine."
+            )
         )
     if not call.is_owner:
-        return t("Only the owner can see and change plugins.")
+        raise CommandRefused(t("Only the owner can see and change plugins."))
     try:
         return await asyncio.to_thread(_answer, installer, word, name.strip())
     except PluginError as exc:
-        return escape_markdown(str(exc))
+        raise CommandRefused(escape_markdown(str(exc))) from exc
 
 
 def _answer(installer: PluginInstaller, word: str, name: str) -> str:

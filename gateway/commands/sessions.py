@@ -7,6 +7,7 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
 from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE, Route
@@ -122,7 +123,7 @@ def _date_text(at: float) -> str:
 )
 def answer_fork(call: CommandCall, tx: Transaction) -> str:
     if call.session is None:
-        return t("Nothing to fork: this conversation is empty.")
+        raise CommandRefused(t("Nothing to fork: this conversation is empty."))
     lane = call.message.session_key
     owner = SessionOwner(call.message.principal, lane)
     fork = session_admin.fork(tx, call.session, owner, call.now)
@@ -185,7 +186,7 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
     try:
         new_name = lookup.rename(tx, call.begun_session(tx), name)
     except KoreError as exc:
-        return t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))
+        raise CommandRefused(t("Not renamed: {exc}.", exc=escape_markdown(str(exc)))) from exc
     if new_name:
         return t("This conversation is now called “{name}”.", name=escape_markdown(new_name))
     return t("Automatic name restored for this conversation.")
@@ -211,17 +212,22 @@ def answer_resume(call: CommandCall, tx: Transaction) -> str:
         return "\n".join([t("`/resume N` continues one of these:"), *lines])
     if argument.isdecimal() and len(argument) <= len(str(MAX_SESSIONS)):
         if not 1 <= int(argument) <= len(infos):
-            return t(
-                "There is no conversation number {wanted}; `/sessions` lists them.", wanted=argument
+            raise CommandRefused(
+                t(
+                    "There is no conversation number {wanted}; `/sessions` lists them.",
+                    wanted=argument,
+                )
             )
         session = infos[int(argument) - 1].id
     else:
         names = sessions.ids_with_prefix(tx, argument, scope_of(call))
         if len(names) != 1:
-            return t(
-                "Several conversations match; `/sessions` lists them."
-                if names
-                else "None of your conversations match; `/sessions` lists them."
+            raise CommandRefused(
+                t(
+                    "Several conversations match; `/sessions` lists them."
+                    if names
+                    else "None of your conversations match; `/sessions` lists them."
+                )
             )
         (session,) = names
     session_admin.set_status(tx, session, "open")

@@ -12,6 +12,7 @@ from agent.security.policy.base import MODES, PermissionMode, is_mode
 from gateway.commands import is_command
 from gateway.commands.declaration import MODEL, PERMISSIONS, THIS_CHAT, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.keyboard import KeyboardChoice
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import QueueMode
@@ -90,14 +91,16 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
         return "\n".join([*lines, *(f"- `{mode}` {t(_MODE_MEANINGS[mode])}" for mode in MODES)])
     if not is_mode(mode_name):
         names = ", ".join(f"`{mode}`" for mode in MODES)
-        return t(
-            "Unknown mode; choose one of {known}. Still using `{current}`.",
-            known=names,
-            current=current,
+        raise CommandRefused(
+            t(
+                "Unknown mode; choose one of {known}. Still using `{current}`.",
+                known=names,
+                current=current,
+            )
         )
     refusal = refused_mode(call, mode_name, current)
     if refusal is not None:
-        return refusal
+        raise CommandRefused(refusal)
     session = call.begun_session(tx)
     by = {"who": message.principal, "chat": message.session_key}
     choose_mode(tx, session, mode_name, current, by, call.now)
@@ -156,7 +159,7 @@ def answer_language(call: CommandCall, tx: Transaction) -> str:
         return _language_text(languages.of(message))
     language = _parse_language(name)
     if language is None:
-        return (
+        raise CommandRefused(
             t("Language {name} is not supported yet.", name=escape_markdown(name[:40]))
             + f"\n{_language_lines()}"
         )
@@ -217,18 +220,23 @@ def answer_model(call: CommandCall, tx: Transaction) -> str:
         )
     allowed_names = {models.default, *PROFILES, *(model.name for model in models.known)}
     if not call.is_owner and name not in allowed_names:
-        return t(
-            "Only the owner can choose a model that is not configured. Still using {now_chosen}.",
-            now_chosen=code(now_chosen),
+        raise CommandRefused(
+            t(
+                "Only the owner can choose a model that is not configured. "
+                "Still using {now_chosen}.",
+                now_chosen=code(now_chosen),
+            )
         )
     try:
         models.check(name)
     except ConfigError as exc:
-        return t(
-            "{exc}. Still using {now_chosen}.",
-            exc=escape_markdown(str(exc)),
-            now_chosen=code(now_chosen),
-        )
+        raise CommandRefused(
+            t(
+                "{exc}. Still using {now_chosen}.",
+                exc=escape_markdown(str(exc)),
+                now_chosen=code(now_chosen),
+            )
+        ) from exc
     # Choosing a model, even the same one again, suggests that it works now.
     models.expire_cooldowns(name)
     choices.put(tx, call.begun_session(tx), choices.MODEL, name)
@@ -256,11 +264,13 @@ async def answer_agent(call: CommandCall) -> str:
     is_main = name.casefold() == MAIN
     definition = None if is_main else services.agent.subagents.find(name, call.folder)
     if not is_main and definition is None:
-        return t(
-            "There is no agent {name}; {now_chosen} still answers. There are: {names}.",
-            name=code(name[:80]),
-            now_chosen=now_chosen,
-            names=names,
+        raise CommandRefused(
+            t(
+                "There is no agent {name}; {now_chosen} still answers. There are: {names}.",
+                name=code(name[:80]),
+                now_chosen=now_chosen,
+                names=names,
+            )
         )
     new_choice = MAIN if definition is None else definition.name
 
@@ -304,8 +314,8 @@ def answer_queue(call: CommandCall, tx: Transaction) -> str:
     new_mode = next((argument for argument in get_args(QueueMode) if argument == name), None)
     if new_mode is None:
         names = ", ".join(f"`{name}`" for name in _QUEUE_MEANINGS)
-        return t(
-            "Unknown mode; choose one of {known}. Still using `{mode}`.", known=names, mode=mode
+        raise CommandRefused(
+            t("Unknown mode; choose one of {known}. Still using `{mode}`.", known=names, mode=mode)
         )
     choices.put(tx, call.begun_session(tx), choices.QUEUE, new_mode)
     meaning = t(_QUEUE_MEANINGS[new_mode])
@@ -360,7 +370,7 @@ def answer_effort(call: CommandCall, tx: Transaction) -> str:
         return f"{_effort_text(effort or general)} {usage}"
     effort = read_effort(word)
     if effort is None and word != "default":
-        return usage
+        raise CommandRefused(usage)
     choices.put(tx, call.begun_session(tx), choices.EFFORT, effort)
     return _effort_text(effort or general)
 
@@ -381,7 +391,7 @@ def answer_thinking(call: CommandCall, tx: Transaction) -> str:
     if not word:
         return f"{_thinking_text(_choices_of(call, tx))} {usage}"
     if word not in _THINKING_WORDS:
-        return usage
+        raise CommandRefused(usage)
     session = call.begun_session(tx)
     choices.put(tx, session, choices.THINKING_DISPLAY, _THINKING_WORDS[word])
     return _thinking_text(choices.load(tx, session))
@@ -404,7 +414,7 @@ _TRACE_MEANINGS: dict[Trace, str] = {
 def answer_verbose(call: CommandCall, tx: Transaction) -> str:
     default = call.services.renderer.trace(call.message.route)
     if default is None:
-        return t("The terminal always shows the steps; `/verbose` is for chats.")
+        raise CommandRefused(t("The terminal always shows the steps; `/verbose` is for chats."))
     session_level = _choices_of(call, tx).get(choices.TRACE)
     name = call.argument.casefold()
     level = next((argument for argument in get_args(Trace) if argument == name), None)
@@ -444,7 +454,9 @@ async def answer_style(call: CommandCall) -> str:
         return "\n".join([head, *lines])
     style = styles.get(name.casefold())
     if style is None and name != _OFF:
-        return t("There is no output style {name}; see `/style`.", name=code(name[:80]))
+        raise CommandRefused(
+            t("There is no output style {name}; see `/style`.", name=code(name[:80]))
+        )
     new_choice = None if style is None else style.name
 
     def choose(tx: Transaction) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from agent.i18n import mark_for_translation, t
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import code, escape_markdown
 from gateway.store.port import Transaction
 from gateway.store.repositories.execution import subagent_tasks as store
@@ -24,7 +25,7 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
     toolbox, session = call.services.agent.toolbox, call.session
     action, _, name = call.argument.partition(" ")
     if action and (action.casefold() != "kill" or not name.strip()):
-        return t("`/tasks` lists background tasks; `/tasks kill ID` stops one.")
+        raise CommandRefused(t("`/tasks` lists background tasks; `/tasks kill ID` stops one."))
     tasks = toolbox.tasks(session) if session else []
     if action:
         return _kill(call, session or "", name.strip())
@@ -55,11 +56,11 @@ def _subagent_lines(call: CommandCall, subagents: Sequence[SubagentTask]) -> Ite
 
 def _kill(call: CommandCall, session: str, name: str) -> str:
     if not call.is_owner:
-        return t("Only the owner can stop background tasks here.")
+        raise CommandRefused(t("Only the owner can stop background tasks here."))
     if not call.services.agent.toolbox.kill(session, name):
         sentence = t("No background task is called {name}; see `/tasks`.", name=code(name))
         other = t("`/stop NUMBER` stops a sub-agent.") if name.isdecimal() else ""
-        return f"{sentence} {other}".rstrip()
+        raise CommandRefused(f"{sentence} {other}".rstrip())
     return t("Stopping {name} and everything it started.", name=code(name))
 
 

@@ -22,6 +22,7 @@ from agent.undo.report import Pairs
 from agent.undo.reversal import Reversal, UndoRequest
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import escape_markdown
 from gateway.store.repositories.access import grants
 from gateway.store.repositories.file_changes import page_session
@@ -224,7 +225,7 @@ async def answer_diff(call: CommandCall) -> str:
     if not pairs:
         return t("This conversation has no file changes, or all of them were undone.")
     if not service.may_see(list(pairs)):
-        return t("Your role does not allow you to see these files.")
+        raise CommandRefused(t("Your role does not allow you to see these files."))
     names = escape_markdown(report.list_paths(pairs, service.root))
     text = await service.run(
         lambda: report.differences(pairs, service.changes.blobs, service.root, MAX_DIFF_CHARS)

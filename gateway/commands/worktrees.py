@@ -19,6 +19,7 @@ from agent.worktrees.worktrees import (
 )
 from gateway.commands.declaration import WORK, chat_command
 from gateway.commands.dispatcher import CommandCall
+from gateway.core.errors import CommandRefused
 from gateway.core.markdown import code, escape_markdown
 from gateway.core.messages import CONSOLE
 from gateway.core.session_folder import SessionFolder
@@ -36,7 +37,7 @@ from gateway.store.repositories.conversations import session_folders
 async def answer_worktree(call: CommandCall) -> str:
     """List, create, merge or remove worktrees of the repository that the conversation works in."""
     if not call.services.access.is_private_owner(call.message):
-        return t("Only the owner can use worktrees, in a private conversation.")
+        raise CommandRefused(t("Only the owner can use worktrees, in a private conversation."))
     settings = call.services.agent.settings
     origin = call.services.agent.workspace.origin
     worktrees, folder = ProjectWorktrees(origin, settings.worktrees_parent), call.folder

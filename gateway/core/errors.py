@@ -50,3 +50,12 @@ class AwaitingAnswer(AnswerPending):
 
 class ServiceUnreachable(KoreError):
     """There was no answer at all: the key or token may be valid."""
+
+
+class CommandRefused(KoreError):
+    """A command did nothing; the message is its answer, as markdown.
+
+    Programs learn of it, and a single run exits with an error.
+    """
+
+    code = "refused"

@@ -8,6 +8,13 @@ _ESCAPES = {ord(char): f"\\{char}" for char in "\\`*_<>~|#"}
 # Line starts that make a list, a rule or a heading.
 _FIRST = re.compile(r"^(\s*)(?:([-+=])|(\d{1,9})([.)]))")
 
+# Code, in which nothing is escaped, or an escaped character.
+_CODE_OR_ESCAPE = re.compile(
+    r"(?P<code>(?P<fence>`+).*?(?<!`)(?P=fence)(?!`))"
+    r"|\\(?P<char>[!-/:-@\[-`{-~])|&#(?P<number>\d{1,7});",
+    re.DOTALL,
+)
+
 # Line break with the blanks around it.
 _BREAK = re.compile(r"\s*[\n\r]\s*")
 # Start of a block of code, possibly in a quotation or a list.
@@ -17,6 +24,15 @@ _FENCE = re.compile(r"(?P<within>(?:[ \t>]|[-*+] |\d{1,9}[.)] )*)(?P<fence>`{3,}
 def escape_markdown(text: str) -> str:
     """Return names and titles with all markdown escaped, line by line."""
     return "\n".join(map(_line, text.split("\n")))
+
+
+def unescape_markdown(text: str) -> str:
+    """Return markdown of Kore's own for a reader of plain text: without escapes, else unchanged."""
+    return _CODE_OR_ESCAPE.sub(_plain, text)
+
+
+def _plain(match: re.Match[str]) -> str:
+    return match["code"] or match["char"] or chr(int(match["number"]))
 
 
 def join_lines(text: str) -> str:

@@ -471,7 +471,7 @@ class OutboundMessage:
     arrived; the channel shows that to the reader. `preview_lost`: only an unfinished preview may
     have arrived. `event_id` names the inbound message that is answered, and `last` closes the
     answer. `strayed`: its topic is closed or gone, so it is sent to the surrounding chat. `seq` is
-    its number in the outbox.
+    its number in the outbox. `outcome` is as in `Delivered`.
     """
 
     delivery_id: str
@@ -487,6 +487,7 @@ class OutboundMessage:
     last: bool = True
     strayed: bool = False
     seq: int = 0
+    outcome: str | None = None
 
 
 CONSOLE = "cli"

@@ -18,6 +18,10 @@ class Delivered:
     `event_id` is the inbound message that it answers (the newest, if several were joined); `last`
     marks the last part of the answer. It follows the turn's `Done`, once everything is stored.
     `seq` is its number; a disconnected watcher continues after the number of its last delivery.
+
+    `outcome`: "refused" if the command was refused, or the new state of the goal that this lane
+    works for: "active", "met", "removed", or the reason why it is paused. With "active", more
+    answers follow, up to one with another state.
     """
 
     type: ClassVar[str] = "delivered"
@@ -27,6 +31,12 @@ class Delivered:
     last: bool
     maybe_duplicate: bool = False
     seq: int = 0
+    outcome: str | None = None
+
+    @property
+    def ends_goal(self) -> bool:
+        """True if the goal of the lane is not worked on any more."""
+        return self.outcome not in (None, "refused", "active")
 
     def is_repeat(self, last_seq: int) -> bool:
         """Return whether a watcher whose last delivery has this number already received this one.
@@ -347,6 +357,14 @@ class MenuCommand:
     name: str
     summary: str
     audience: MenuAudience = "everyone"
+
+
+@frozen
+class CommandAnswer:
+    """The answer to a command, as markdown; `outcome` is as in `Delivered`."""
+
+    text: str
+    outcome: str | None = None
 
 
 @frozen

@@ -137,8 +137,10 @@ class TurnCommitter:
                     sessions.set_file_views(tx, claim.session, file_views)
                 _store_offer(tx, claim, choices)
                 self._jobs.record_end(tx, claim, failure(outcome))
-                if not tasks and self._goals.end_turn(tx, claim, outcome, now):
+                check_lane = None if tasks else self._goals.end_turn(tx, claim, outcome, now)
+                if check_lane is not None:
                     has_more = True
+                    outbox.set_outcome(tx, reply.delivery_id, check_lane, "active")
                 lanes: list[str] = []
                 if ending is not None:
                     lanes = self._subagents.end(tx, tasks, ending, now)

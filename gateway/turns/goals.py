@@ -24,7 +24,7 @@ from gateway.config import Settings
 from gateway.core.errors import WITHHELD
 from gateway.core.event_hub import EventHub
 from gateway.core.markdown import escape_markdown
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.core.token_routes import API
 from gateway.delivery.renderer import ReplyRenderer
 from gateway.delivery.sender import OutboxSender
@@ -64,6 +64,8 @@ _EXPLAINED: frozenset[str] = frozenset({"question", "failed", "check_failed"})
 _ANSWERED: frozenset[str] = frozenset({"question"})
 _BRACKETS = str.maketrans("[]", "()")
 _WITHDRAWN = "the goal goes on otherwise"
+# Prefixes of the event ids of checks, and of the turns that follow them.
+_CHECK, _STEP = "goal-check:", "goal-step:"
 
 
 @frozen
@@ -105,7 +107,7 @@ class GoalService:
         """
         self._check_sender(message)
         if (earlier := goals.find(tx, session)) is not None:
-            goals.withdraw_next(tx, earlier, _WITHDRAWN)
+            self.remove_for(tx, earlier, message, now)
         template = message.derive(
             "goal",
             f"goal:{message.event_id}",
@@ -134,12 +136,30 @@ class GoalService:
         self._put(tx, paused)
         return paused
 
+    def pause_for(self, tx: Transaction, goal: Goal, message: InboundMessage, now: float) -> Goal:
+        """Pause a goal at the request in `message`."""
+        is_active = goal.state == "active"
+        goal = self.pause(tx, goal, "person")
+        if is_active:
+            self._tell_elsewhere(tx, goal, message, now)
+        return goal
+
+    def remove_for(self, tx: Transaction, goal: Goal, message: InboundMessage, now: float) -> Goal:
+        """Remove a goal at the request in `message`."""
+        goals.withdraw_next(tx, goal, "the goal is removed")
+        goals.remove(tx, goal.session)
+        removed = replace(goal, state="removed", reason="", next_event=None)
+        self._publish(tx, removed)
+        if goal.state == "active":
+            self._tell_elsewhere(tx, removed, message, now)
+        return removed
+
     def resume(self, tx: Transaction, goal: Goal, message: InboundMessage, now: float) -> Goal:
         """Continue a goal with fresh limits, with the rights of the person who set it."""
         goals.withdraw_next(tx, goal, _WITHDRAWN)
         spent = goals.cost_nusd(tx, goal)
         goal = replace(
-            goal,
+            _moved(goal, message),
             state="active",
             reason="",
             remark="" if goal.reason in _EXPLAINED else goal.remark,
@@ -152,11 +172,6 @@ class GoalService:
             tx, goal, _derived(goal, "goal_step", f"goal-resumed:{message.event_id}", text, now)
         )
 
-    def remove(self, tx: Transaction, goal: Goal) -> None:
-        goals.withdraw_next(tx, goal, "the goal is removed")
-        goals.remove(tx, goal.session)
-        self._publish(tx, goal, removed=True)
-
     def pause_of_lane(
         self, tx: Transaction, lane: str, reason: PauseReason, now: float
     ) -> Goal | None:
@@ -168,36 +183,45 @@ class GoalService:
         self._tell(tx, goal, now)
         return goal
 
-    def end_turn(self, tx: Transaction, claim: TurnClaim, outcome: TurnOutcome, now: float) -> bool:
-        """Record the end of a turn in its final transaction; return whether a check now waits."""
+    def end_turn(
+        self, tx: Transaction, claim: TurnClaim, outcome: TurnOutcome, now: float
+    ) -> str | None:
+        """Record the end of a turn in its final transaction.
+
+        Return the lane in which a check of the goal now waits, if any.
+        """
         goal = goals.find(tx, claim.session)
         if goal is None:
-            return False
+            return None
         if _is_of_job(claim):
             return self._end_job(tx, goal, claim.turn, now)
         is_answered = goal.state == "paused" and goal.reason in _ANSWERED
         if is_answered and any(self._is_answer(goal, message) for message in claim.messages):
-            goal = replace(goal, state="active", reason="", remark="")
+            goal = replace(_moved(goal, claim.messages[-1]), state="active", reason="", remark="")
         if goal.state != "active":
-            return False
-        if any(message.is_for_goal for message in claim.messages):
+            return None
+        # A goal may be set during a turn for an earlier one.
+        if any(each.is_for_goal and each.received_at >= goal.created_at for each in claim.messages):
             worked_s = goals.working_s(tx, claim.turn, now)
             goal = replace(goal, turns=goal.turns + 1, worked_s=goal.worked_s + worked_s)
         if (ending := _pause_of(outcome)) is not None:
             reason, remark = ending
             goal = self.pause(tx, goal, reason, remark)
             self._tell(tx, goal, now)
-            return False
+            return None
         if any(is_said(each) and not self._is_answer(goal, each) for each in claim.messages):
             # The next turn would follow their words with the rights of the person who set it.
             self._tell(tx, self.pause(tx, goal, "others"), now)
-            return False
+            return None
+        if self._is_begin_waiting(tx, goal):
+            self._put(tx, goal)
+            return None
         goals.withdraw_next(tx, goal, _WITHDRAWN)
         if self._is_turn_waiting(tx, goal):
             self._put(tx, replace(goal, next_event=None))
-            return False
+            return None
         self._queue_check(tx, goal, claim.turn, now)
-        return True
+        return goal.lane
 
     def fail_turn(self, tx: Transaction, claim: TurnClaim, sentence: str, now: float) -> None:
         """Pause the goal of a turn that was given up, in the transaction that ends it."""
@@ -231,6 +255,8 @@ class GoalService:
 
     def describe(self, tx: Transaction, goal: Goal) -> str:
         """Return the goal, its state and what it used, as markdown."""
+        if goal.state == "removed":
+            return self._state_text(goal)
         lines = [f"🎯 {escape_markdown(goal.text)}", self._state_text(goal)]
         used = self._used(tx, goal)
         lines.append(
@@ -243,18 +269,18 @@ class GoalService:
         )
         return "\n".join(lines)
 
-    def _end_job(self, tx: Transaction, goal: Goal, turn: int, now: float) -> bool:
-        """Record the end of a job's turn in the goal's conversation; return whether a check waits.
+    def _end_job(self, tx: Transaction, goal: Goal, turn: int, now: float) -> str | None:
+        """Record the end of a job's turn in the goal's conversation; return the lane of a check.
 
         The job neither pauses the goal nor counts for it, but a check may have waited for its end.
         """
         if goal.state != "active" or goal.next_event is not None:
-            return False
+            return None
         self._queue_check(tx, goal, turn, now)
-        return True
+        return goal.lane
 
     def _queue_check(self, tx: Transaction, goal: Goal, turn: int, now: float) -> None:
-        self._queue(tx, goal, _derived(goal, "goal_check", f"goal-check:{turn}", "", now))
+        self._queue(tx, goal, _derived(goal, "goal_check", f"{_CHECK}{turn}", "", now))
 
     def _begin_check(
         self, tx: Transaction, claim: CommandClaim, now: float
@@ -300,7 +326,7 @@ class GoalService:
         else:
             goal = replace(goal, remark=verdict.missing)
             text = self._step_text(tx, goal, "goal_step", missing=verdict.missing)
-            event_id = claim.message.event_id.replace("goal-check:", "goal-step:")
+            event_id = claim.message.event_id.replace(_CHECK, _STEP)
             self._step(tx, goal, _derived(goal, "goal_step", event_id, text, now))
             self._announce_step(tx, goal)
 
@@ -359,9 +385,8 @@ class GoalService:
         goals.put(tx, goal)
         self._publish(tx, goal)
 
-    def _publish(self, tx: Transaction, goal: Goal, *, removed: bool = False) -> None:
-        event = replace(goal.event, state="none") if removed else goal.event
-        tx.after_commit(lambda: self.events.publish(goal.lane, event, goal.session))
+    def _publish(self, tx: Transaction, goal: Goal) -> None:
+        tx.after_commit(lambda: self.events.publish(goal.lane, goal.event, goal.session))
 
     def _announce_step(self, tx: Transaction, goal: Goal) -> None:
         """Show on screens why the next turn begins; chats show none."""
@@ -374,19 +399,29 @@ class GoalService:
         notice = Notice("info", text)
         tx.after_commit(lambda: self.events.publish(goal.lane, notice, goal.session))
 
+    def _tell_elsewhere(
+        self, tx: Transaction, goal: Goal, message: InboundMessage, now: float
+    ) -> None:
+        """Send the state of a goal to its chat, unless that gets the answer to `message`."""
+        if message.session_key != goal.lane:
+            self._tell(tx, goal, now)
+
     def _tell(self, tx: Transaction, goal: Goal, now: float) -> None:
-        """Send the state of a goal to its chat."""
+        """Send the state of a goal to its chat, where people and programs wait for its end."""
         text = f"🎯 {self._state_text(goal)}"
         route = goal.message.route
         parts = self.renderer.render(route, text)
         # The chat may have left the conversation, whose words the remark of the judge contains.
         taint = sessions.taint_of(tx, goal.session)
         name = f"{goals.NOTICE}{goal.principal}:{goal.session}:{now!r}"
-        outbox.put(tx, None, [OutgoingReply(name, route, parts, "notice", taint=taint)], now)
+        notice = OutgoingReply(name, route, parts, "notice", taint=taint, outcome=goal.outcome)
+        outbox.put(tx, None, [notice], now)
         tx.after_commit(lambda: self.sender.wake(route.lane))
 
     def _state_text(self, goal: Goal) -> str:
         remark = escape_markdown(goal.remark)
+        if goal.state == "removed":
+            return t("The goal is removed.")
         if goal.state == "met":
             return t("The goal is met: {evidence}", evidence=remark or t("no evidence was named"))
         if goal.state == "active":
@@ -427,6 +462,15 @@ class GoalService:
         return render_prompt(
             prompt, goal=goal.text, n=goal.turns + 1, max=goal.max_turns, used=used, **values
         )
+
+    def _is_begin_waiting(self, tx: Transaction, goal: Goal) -> bool:
+        """Return whether the first turn since the goal was set or resumed waits.
+
+        The turn of a person in between makes a check, and a turn that follows one, out of date.
+        """
+        if goal.next_event is None or goal.next_event.startswith((_CHECK, _STEP)):
+            return False
+        return inbox.is_waiting(tx, goal.lane, goal.next_event)
 
     def _is_turn_waiting(self, tx: Transaction, goal: Goal) -> bool:
         """Return whether a message waits that begins a turn in the conversation of the goal."""
@@ -497,6 +541,22 @@ def _derived(
     """Return a message that Kore writes for a goal, in the name of the person who set it."""
     template = goal.message
     return template.derive(kind, event_id, text, now, options=template.options, lane=template.lane)
+
+
+def _moved(goal: Goal, message: InboundMessage) -> Goal:
+    """Return the goal for the terminal in which its person continues it; chats keep theirs.
+
+    The terminal in which it was set may be gone.
+    """
+    is_terminal = message.channel == goal.message.channel == CONSOLE
+    if goal.state == "active" or not is_terminal or message.principal != goal.principal:
+        return goal
+    own = goal.message
+    options = replace(message.options.lasting, session=goal.session)
+    moved = message.derive(
+        own.kind, own.event_id, own.content, own.received_at, options=options, lane=message.lane
+    )
+    return replace(goal, message=moved)
 
 
 def _is_of_job(claim: TurnClaim) -> bool:

@@ -29,6 +29,7 @@ from gateway.cli.acp.prompt_blocks import PromptParts
 from gateway.cli.acp.questions import EditorQuestions
 from gateway.cli.acp.session_choices import SessionChoices, read_choices
 from gateway.cli.acp.updates import SentText, TurnUpdates, Update
+from gateway.cli.chat.awaited_answer import GOAL_LIMITS, AwaitedAnswer
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.control.service import Service
@@ -191,9 +192,9 @@ class EditorConversation:
         async with self._turn:
             self._is_cancelled = False
             message = self._message(parts)
-            sent = SentText()
+            sent, awaited = SentText(), AwaitedAnswer(message.event_id)
             reason = await self._line.call(
-                self._builder.lane, lambda service: self._answer_to(service, message, sent)
+                self._builder.lane, lambda service: self._answer_to(service, message, awaited, sent)
             )
             with suppress(ConnectionLost, StoreClosed):
                 # The answer is complete. Later changes are announced with the next answer.
@@ -204,7 +205,7 @@ class EditorConversation:
         return await read_choices(service, self._builder.lane, self._default_mode)
 
     async def _answer_to(
-        self, service: Service, message: InboundMessage, sent: SentText
+        self, service: Service, message: InboundMessage, awaited: AwaitedAnswer, sent: SentText
     ) -> StopReason:
         lane = self._builder.lane
         self._servers.begin(service, lane)
@@ -213,7 +214,7 @@ class EditorConversation:
             await self._tell(acp.update_agent_message_text(f"{escape_invisible(failure)}\n\n"))
         sent.begin_again()
         async with self._files.served(service, self.session, lane):
-            return await self._follow(service, message, sent)
+            return await self._follow(service, message, awaited, sent)
 
     async def _bound_session(self, service: Service) -> str:
         """Return the current session; a command such as `/new` leaves the session of the editor."""
@@ -251,7 +252,7 @@ class EditorConversation:
         return replace(built, options=options, media=parts.media)
 
     async def _follow(
-        self, service: Service, message: InboundMessage, sent: SentText
+        self, service: Service, message: InboundMessage, awaited: AwaitedAnswer, sent: SentText
     ) -> StopReason:
         updates, result = TurnUpdates(self._folder, self._uses, sent), None
         lane = self._builder.lane
@@ -273,9 +274,12 @@ class EditorConversation:
                     case events.Done():
                         result = event.result
                     case Delivered():
-                        if await self._deliver(event, message, result, updates, sent):
+                        if await self._deliver(event, awaited, result, updates, sent):
                             await self._tell(*updates.end())
-                            return self._stop_reason(result)
+                            return self._stop_reason(result, awaited)
+                        if awaited.has_goal and event.last:
+                            # The next turn for the goal streams its own text.
+                            updates.streamed, result = False, None
                     case _:
                         await self._tell(*updates.of(event))
         raise ConnectionLost(t(_LOST))
@@ -296,7 +300,7 @@ class EditorConversation:
     async def _deliver(
         self,
         event: Delivered,
-        message: InboundMessage,
+        awaited: AwaitedAnswer,
         result: Result | None,
         updates: TurnUpdates,
         sent: SentText,
@@ -309,24 +313,28 @@ class EditorConversation:
         if event.is_repeat(self._delivered):
             return False
         self._delivered = max(event.seq, self._delivered)
-        is_ours = event.event_id == message.event_id
+        is_ours = event.event_id == awaited.event_id or (
+            awaited.has_goal and event.kind != "notice"
+        )
         is_failed = result is not None and result.stopped is not None
-        is_complete = is_ours and event.last
+        is_complete = awaited.take(event)
         words = ""
         is_answer = is_ours and event.kind != "notice"
         if is_answer and not updates.streamed and not is_failed:
             words = sent.take(event.text)
         elif not is_ours or not updates.streamed or (is_failed and not self._is_cancelled):
             words = f"\n\n{event.text}" if updates.streamed else event.text
-        if is_complete:
+        if is_ours and event.last:
             words += sent.end_reply()
         if words:
             await self._tell(acp.update_agent_message_text(escape_invisible(words)))
         return is_complete
 
-    def _stop_reason(self, result: Result | None) -> StopReason:
+    def _stop_reason(self, result: Result | None, awaited: AwaitedAnswer) -> StopReason:
         if self._is_cancelled:
             return "cancelled"
+        if awaited.has_goal and awaited.outcome in GOAL_LIMITS:
+            return "max_turn_requests"
         return _STOPS.get(result.stopped or "", "end_turn") if result is not None else "end_turn"
 
     async def _ask(

@@ -22,6 +22,7 @@ from agent.security.policy.reasons import localized
 from agent.serialization import dumps, event_from_json, event_to_json
 from agent.text.visible import escape_invisible
 from agent.types import Result, ToolCall
+from gateway.cli.chat.awaited_answer import GOAL_LIMITS, AwaitedAnswer
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.place import ReadLine, folder_question
@@ -29,7 +30,8 @@ from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.control.protocol import watch_event_to_json
 from gateway.control.service import Service
 from gateway.core.approval import ApprovalReply
-from gateway.core.errors import ConnectionLost, HandedOver
+from gateway.core.errors import CommandRefused, ConnectionLost, HandedOver
+from gateway.core.markdown import unescape_markdown
 from gateway.core.messages import MessageOptions, console_principal
 from gateway.core.records import Delivered, WatchEvent
 from gateway.presenter.blocks import call_block, error_block, note_block, step_block
@@ -186,7 +188,9 @@ class StreamedAnswer:
 
 
 class OneShotTurn:
-    """Single turn: `exit_code = await OneShotTurn(connection, request, out, err).run(interrupted)`.
+    """Single turn, or all turns of a goal.
+
+    `exit_code = await OneShotTurn(connection, request, out, err).run(interrupted)`
 
     `ask` asks a person for an approval; without it, approvals are denied. `read_line` reads a line
     of the person, None when interrupted.
@@ -227,8 +231,8 @@ class OneShotTurn:
         self._has_output = False
         self._output_error: events.Error | None = None
         self._denied: list[DeniedCall] = []
-        self._sets_goal = _sets_goal(text)
-        # The goal that this run has set.
+        self._awaited = AwaitedAnswer(self._message.event_id)
+        # The goal that this run works for.
         self._goal: events.GoalChanged | None = None
         self._is_stopping = False
         self._has_session = False
@@ -264,7 +268,7 @@ class OneShotTurn:
             result = self._result
             if interrupted.is_set() or result is None or result.stopped:
                 return
-            if self._goal is not None and self._goal.state != "met":
+            if self._awaited.is_refused or (self._awaited.has_goal and not self._is_goal_met):
                 # Another message would continue the goal.
                 return
             try:
@@ -281,15 +285,14 @@ class OneShotTurn:
             self._note(t("· {reason}; asking the model again", reason=error.message))
             again = render_prompt("output_schema_again", reason=error.message)
             self._message = self._builder.build(again)
-            # The goal is met: no further turns follow this one.
-            self._sets_goal = False
             await self._run_turn(interrupted)
             if self._result is not None:
                 self._result = with_earlier(result, self._result)
 
     async def _run_turn(self, interrupted: asyncio.Event) -> None:
-        """Run one turn until its answer is stored."""
+        """Run one turn, or those of a goal, until the answer is stored."""
         self._answer, self._result = [], None
+        self._awaited = AwaitedAnswer(self._message.event_id)
         while True:
             service = self._service
             try:
@@ -414,10 +417,8 @@ class OneShotTurn:
         match event:
             case events.Error():
                 self._error = event
-            case events.GoalChanged() if self._sets_goal:
-                # An earlier goal of the session may be shown first.
-                if self._goal is not None or event.state == "active":
-                    self._goal = event
+            case events.GoalChanged():
+                self._goal = event
             case _:
                 if block := note_block(event):
                     self._note(block.marked_text)
@@ -486,28 +487,29 @@ class OneShotTurn:
         if delivered.is_repeat(self._delivered):
             return False
         self._delivered = max(delivered.seq, self._delivered)
-        is_ours = delivered.event_id == self._message.event_id
-        if self._sets_goal and self._goal is not None:
-            return self._deliver_for_goal(delivered, self._goal, is_begin=is_ours)
-        if not is_ours or (delivered.kind == "notice" and not delivered.last):
-            self._note(escape_invisible(delivered.text))
-            return False
-        self._answer.append(delivered.text)
+        is_ours, is_notice = (
+            delivered.event_id == self._message.event_id,
+            delivered.kind == "notice",
+        )
+        is_foreign = not is_ours and not self._awaited.has_goal
+        is_over = self._awaited.take(delivered)
+        has_goal, is_refused = self._awaited.has_goal, self._awaited.is_refused
+        is_command = is_ours and self._result is None and self._message.content.startswith("/")
+        text = unescape_markdown(delivered.text) if is_command or is_notice else delivered.text
+        is_beside = is_notice and (has_goal or not delivered.last)
+        if is_foreign or is_beside or is_refused or (is_command and has_goal):
+            self._note(escape_invisible(text))
+            if is_refused:
+                self._error = events.Error(CommandRefused.code, text, None)
+            return is_over
+        self._answer.append(text)
         if self._request.output == "text":
-            self._show(delivered.text)
-        return delivered.last
+            self._show(text)
+        return is_over
 
-    def _deliver_for_goal(
-        self, delivered: Delivered, goal: events.GoalChanged, *, is_begin: bool
-    ) -> bool:
-        """Show a delivery while turns follow each other; return whether the goal has ended."""
-        if delivered.kind == "notice" or is_begin:
-            self._note(escape_invisible(delivered.text))
-            return delivered.last and not is_begin and goal.state != "active"
-        self._answer.append(delivered.text)
-        if self._request.output == "text":
-            self._show(delivered.text)
-        return False
+    @property
+    def _is_goal_met(self) -> bool:
+        return self._awaited.outcome == "met"
 
     def _show(self, text: str) -> None:
         if self._result is None or self._result.stopped not in ("error", "cancelled"):
@@ -549,24 +551,40 @@ class OneShotTurn:
             "text": "\n\n".join(self._answer),
             "output": self._output,
             "denied": [asdict(call) for call in self._denied],
-            "success": self._output_error is None
-            and (result.success if result else self._error is None),
+            "success": self._is_success,
             "session_id": result.session_id if result else None,
             "signal": result.signal if result else None,
             "signal_reason": result.signal_reason if result else None,
             "stopped": result.stopped if result else None,
             "usage": asdict(result.usage) if result else None,
             "cost_usd": result.cost_usd if result else None,
-            "goal": event_to_json(self._goal) if self._goal else None,
+            "goal": event_to_json(self._last_goal) if self._last_goal else None,
             "error": error and {"code": error.code, "message": error.message, "hint": error.hint},
         }
+
+    @property
+    def _is_success(self) -> bool:
+        if self._output_error is not None or (self._awaited.has_goal and not self._is_goal_met):
+            return False
+        return self._result.success if self._result else self._error is None
+
+    @property
+    def _last_goal(self) -> events.GoalChanged | None:
+        """The goal in its last state, which a delivery also tells if its event was lost."""
+        goal, outcome = self._goal, self._awaited.outcome
+        if goal is None or not self._awaited.has_goal or outcome == (goal.reason or goal.state):
+            return goal
+        states: Mapping[str | None, Literal["met", "none"]] = {"met": "met", "removed": "none"}
+        if (state := states.get(outcome)) is not None:
+            return replace(goal, state=state, reason="")
+        return replace(goal, state="paused", reason=outcome or "")
 
     def _exit_code(self) -> int:
         result = self._result
         done = DENIED if self._denied and self._request.fails_on_denied else DONE
-        if self._goal is not None:
-            if self._goal.state != "met":
-                return _GOAL_CODES.get(self._goal.reason, FAILED)
+        if self._awaited.has_goal:
+            if not self._is_goal_met:
+                return _GOAL_CODES.get(self._awaited.outcome, FAILED)
             return done if self._output_error is None else FAILED
         if result is None:
             return FAILED if self._error else DONE
@@ -587,21 +605,11 @@ class OneShotTurn:
 
 
 # Exit codes for a goal that is paused for these reasons; other reasons are failures.
-_GOAL_CODES = {
-    **dict.fromkeys(("turns", "time", "cost", "limit", "plan"), LIMIT),
+_GOAL_CODES: Mapping[str | None, int] = {
+    **dict.fromkeys((*GOAL_LIMITS, "plan"), LIMIT),
     "question": DECIDE,
     "stopped": INTERRUPTED,
 }
-
-
-def _sets_goal(text: str) -> bool:
-    """Return whether the text is a command that sets a goal, for which turns follow each other."""
-    if not text.startswith("/goal "):
-        return False
-    # Other turns need no commands, which take time to load.
-    from gateway.commands.goals import CHANGES
-
-    return text.split(maxsplit=1)[-1].strip().casefold() not in CHANGES
 
 
 def _asked_call(approval: events.ApprovalAsked) -> events.ToolStart:

@@ -58,6 +58,8 @@ class FeedContent:
         self.edition = 0
         self.calls: deque[Block] = deque(maxlen=_MAX_CALLS)
         self.approvals: list[events.ApprovalAsked] = []
+        # Turns and checks of a goal follow each other.
+        self.has_goal = False
         self._reset()
 
     def _reset(self) -> None:
@@ -99,6 +101,9 @@ class FeedContent:
                 self._settle_turn()
             case Delivered():
                 self._deliver(event)
+            case events.GoalChanged():
+                self.has_goal = event.state == "active"
+                self._take_turn(event)
             case events.ApprovalAsked():
                 if all(event.nonce != approval.nonce for approval in self.approvals):
                     self.approvals.append(event)

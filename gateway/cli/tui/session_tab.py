@@ -183,7 +183,8 @@ class SessionTab(TabPane):
         is_open = self._search_line.display or self._offered.display
         if panel.has_focus_within or is_open:
             return t("Close")
-        is_busy = self.state in ("asks", "runs") or self._runs_command
+        is_at_work = self.state in ("asks", "runs") or self.conversation.content.has_goal
+        is_busy = is_at_work or self._runs_command
         return t("Stop") if is_busy else ""
 
     def come_to_front(self) -> None:

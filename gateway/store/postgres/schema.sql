@@ -412,6 +412,7 @@ CREATE TABLE outbox (
     reply_to            ordered_text,
     event_id            ordered_text,
     kind                ordered_text NOT NULL CHECK (kind IN ('final', 'notice', 'approval')),
+    outcome             ordered_text,
     body                ordered_text NOT NULL,
     entities            ordered_text NOT NULL DEFAULT '[]',
     files               ordered_text NOT NULL DEFAULT '[]',

@@ -14,7 +14,7 @@ from gateway.store.repositories.delivery import inbox
 
 # Prefix of the delivery ids of notices about a goal; the principal who set it follows.
 NOTICE = "goal:"
-GoalState = Literal["active", "paused", "met"]
+GoalState = Literal["active", "paused", "met", "removed"]
 PauseReason = Literal[
     "person", "stopped", "question", "failed", "check_failed", "turns", "time", "cost", "limit",
     "plan", "left", "others", "access", "restored",
@@ -27,7 +27,7 @@ class Goal:
 
     `turns`, `worked_s` and `cost_nusd` count since it was set or resumed. `remark` is what is
     missing, the evidence that it is met, or the error that paused it. `next_event` is the event id
-    of the waiting message that continues it.
+    of the waiting message that continues it. A removed goal is not stored any more.
     """
 
     session: str
@@ -51,8 +51,14 @@ class Goal:
     @property
     def event(self) -> GoalChanged:
         """Event that shows the goal on screens."""
+        state = "none" if self.state == "removed" else self.state
         counts = (self.turns, self.max_turns)
-        return GoalChanged(self.state, self.text, *counts, self.reason, self.remark)
+        return GoalChanged(state, self.text, *counts, self.reason, self.remark)
+
+    @property
+    def outcome(self) -> str:
+        """State of the goal as in `Delivered.outcome`."""
+        return self.reason or self.state
 
     @property
     def principal(self) -> str:

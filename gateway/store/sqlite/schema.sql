@@ -405,6 +405,7 @@ CREATE TABLE outbox (
     reply_to            TEXT,
     event_id            TEXT,
     kind                TEXT NOT NULL CHECK (kind IN ('final', 'notice', 'approval')),
+    outcome             TEXT,                        -- of a command, or of the chat's goal
     body                TEXT NOT NULL,
     entities            TEXT NOT NULL DEFAULT '[]',  -- JSON: formatting of the body
     files               TEXT NOT NULL DEFAULT '[]',  -- JSON: path of a copy or text, name and kind

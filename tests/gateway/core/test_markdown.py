@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.channels.telegram.outbound.render import render
-from gateway.core.markdown import escape_markdown
+from gateway.core.markdown import code, escape_markdown, unescape_markdown
 
 TITLES = [
     "app/[id].txt", "[x] done", "a\\[b\\]c", "\\(x^2\\)", "$5 and $6", "$x^2$", "||secret||",
@@ -37,3 +37,13 @@ def test_any_title_and_path_are_shown_unchanged(text: str) -> None:
     assert in_telegram(f"1. `7` {escape_markdown(title)}.\n2. x") == f"1. 7 {title}.\n2. x"
     assert in_telegram(f"`7` {escape_markdown(title)}\n`8` x") == f"7 {title}\n8 x"
     assert in_telegram(escape_markdown(title)) == title
+
+
+@given(st.text())
+def test_escapes_are_removed_for_readers_of_plain_text(text: str) -> None:
+    assert unescape_markdown(escape_markdown(text)) == text
+
+
+def test_code_has_no_escapes_to_remove() -> None:
+    path = code(r"a\-b")
+    assert unescape_markdown(rf"{path} \-\-turns ``c`\*`` \*") == rf"{path} --turns ``c`\*`` *"

@@ -462,3 +462,77 @@ async def test_end_of_a_job_in_the_same_conversation_does_not_pause_the_goal(
         await parts.until_stored("goal", state="met")
         await settle(parts)
         assert any(map(is_job, model.requests))
+
+
+async def test_goal_set_during_a_turn_begins_with_its_own_turn(tmp_path: Path) -> None:
+    model = Paced("Hello.", "All pass.", MET)
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await accept_messages(parts, chat_message("hello"))
+        await model.wait_for_request(1)
+        await accept_messages(parts, chat_message(GOAL))
+        await parts.until_stored("goal", state="active")
+        model.let_go(3)
+        await settle(parts)
+        assert await goal_row(parts) == ("met", "", 1)
+        assert model.requests[1].messages[-1].text == "make the tests pass"
+
+
+async def test_goal_resumed_during_its_turn_continues_with_the_next_turn(tmp_path: Path) -> None:
+    model = Paced("Begun.", "All pass.", MET)
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await accept_messages(parts, chat_message(GOAL))
+        await model.wait_for_request(1)
+        for change in ("/goal pause", "/goal resume", "/goal pause", "/goal resume"):
+            await accept_messages(parts, chat_message(change))
+        model.let_go(3)
+        await parts.until_stored("goal", state="met")
+        await settle(parts)
+        assert len(model.requests) == 3
+        assert "The person resumes this goal" in note_of(model.requests[1])
+
+
+async def test_new_goal_during_a_turn_of_another_does_not_count_that_turn(tmp_path: Path) -> None:
+    model = Paced("Begun.", "Painted.", MET)
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await accept_messages(parts, chat_message(GOAL))
+        await model.wait_for_request(1)
+        await accept_messages(parts, chat_message("/goal paint it"))
+        await parts.until_count(2, "outbox")
+        model.let_go(3)
+        await parts.until_stored("goal", state="met")
+        await settle(parts)
+        assert await goal_row(parts) == ("met", "", 1)
+        assert "Goal: paint it" in model.requests[2].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [("/goal pause", "person"), ("/goal clear", "removed"), ("/goal paint it", "removed")],
+)
+async def test_chat_of_a_goal_is_told_of_a_change_from_elsewhere(
+    tmp_path: Path, change: str, outcome: str
+) -> None:
+    model = Paced("Begun.", "never", "never")
+    async with running(tmp_path, model, owner="cli:7") as parts:
+        await accept_messages(parts, console_message(GOAL))
+        await model.wait_for_request(1)
+        ((session,),) = await parts.stored("goal", "session")
+        await parts.service.bind_session("cli:local:other", session)
+        await accept_messages(parts, console_message(change, chat="other"))
+        await parts.until_count(3, "outbox")
+        told = await parts.stored("outbox", "lane", "kind", "outcome")
+        assert ("cli:local:main", "final", "active") in told
+        assert ("cli:local:main", "notice", outcome) in told
+
+
+async def test_change_in_the_chat_of_the_goal_is_told_once(tmp_path: Path) -> None:
+    model = Paced("Begun.", "never")
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        await accept_messages(parts, chat_message(GOAL))
+        await model.wait_for_request(1)
+        await accept_messages(parts, chat_message("/goal pause"))
+        await parts.until_stored("goal", state="paused", reason="person")
+        model.let_go()
+        await settle(parts)
+        outcomes = [outcome for (outcome,) in await parts.stored("outbox", "outcome")]
+        assert outcomes == ["active", "person", None]

@@ -17,18 +17,20 @@ class PendingAnswers:
     """Tracks unanswered messages: true until every answer has been delivered.
 
     Call `add` for a sent message, `notice` for each event and `settle` for each delivery.
-    `has_foreign_turn`: a turn of another client, or an earlier turn, is running.
+    `has_foreign_turn`: a turn of another client, or an earlier turn, is running. `has_goal`: turns
+    and checks of a goal follow each other.
     """
 
     def __init__(self) -> None:
         self.has_foreign_turn = False
+        self.has_goal = False
         self._texts: dict[str, str] = {}
         # Input typed during another turn, which is now far above its answer on the screen.
         self._lines: dict[str, str] = {}
         self._has_ended = True
 
     def __bool__(self) -> bool:
-        return bool(self._texts) or self.has_foreign_turn
+        return bool(self._texts) or self.has_foreign_turn or self.has_goal
 
     @property
     def next_text(self) -> str:
@@ -56,10 +58,12 @@ class PendingAnswers:
     def clear(self) -> None:
         """Stop waiting for all answers."""
         self._texts.clear()
-        self.has_foreign_turn = False
+        self.has_foreign_turn = self.has_goal = False
 
     def notice(self, event: WatchEvent) -> None:
         """Record work that runs while none of our answers is pending: another screen started it."""
+        if isinstance(event, events.GoalChanged):
+            self.has_goal = event.state == "active"
         self.has_foreign_turn |= isinstance(event, _WORK) and not self._texts
 
     def follow(self, event: WatchEvent) -> str:
@@ -75,9 +79,11 @@ class PendingAnswers:
 
     def settle(self, delivered: Delivered) -> bool:
         """Remove the messages that a delivery answers; return whether it completes an answer."""
+        has_ended = self.has_goal and delivered.ends_goal
+        self.has_goal &= not has_ended
         beside = delivered.kind == "notice" and delivered.event_id is None
         if beside or not delivered.last:
-            return False
+            return has_ended
         self.has_foreign_turn = False
         if (event_id := delivered.event_id) in self._texts:
             # A joined turn names its newest message; a command may overtake a turn.

@@ -153,6 +153,15 @@ def withdraw(tx: Transaction, lane: str, event_id: str, reason: str) -> bool:
     return bool(withdrawn)
 
 
+def is_waiting(tx: Transaction, lane: str, event_id: str) -> bool:
+    """Return whether a message with this event id waits in the lane."""
+    (exists,) = tx.one(
+        f"SELECT EXISTS (SELECT 1 FROM inbox WHERE lane = ? AND event_id = ? AND {WAITING})",
+        (lane, event_id),
+    )
+    return bool(exists)
+
+
 def withdraw_event(tx: Transaction, event_id: str, reason: str) -> bool:
     """Withdraw a waiting message that Kore has written itself, in any lane."""
     return bool(

@@ -31,7 +31,7 @@ class OutgoingReply:
     the taint of conversations whose words it contains, apart from the conversation of its own chat;
     `is_read` means that links were removed from its text, except allowed ones. `preview_parts` has
     the contents of its preview's messages, by part number; `page_end` replaces the text of preview
-    messages beyond the end of the reply.
+    messages beyond the end of the reply. `outcome` is as in `Delivered`, for its last part.
     """
 
     delivery_id: str
@@ -45,6 +45,7 @@ class OutgoingReply:
     is_read: bool = False
     preview_parts: Mapping[int, OutboundPart] = field(default_factory=dict)
     page_end: str = "↑"
+    outcome: str | None = None
 
 
 @frozen
@@ -67,7 +68,7 @@ _COLUMNS = (
     " event_id, kind,"
     f" {codecs.PART}, provider_message_id, maybe_duplicate, preview_lost, attempts,"
     " ambiguous_attempts, waited_s,"
-    " is_shown, next_at"
+    " outcome, is_shown, next_at"
 )
 
 _COLUMN_NAMES = _COLUMNS.replace(",", "").split()
@@ -129,14 +130,15 @@ def _put_part(
     place = (reply.delivery_id, number, *address)
     tx.run(
         "INSERT INTO outbox (delivery_id, part, is_last, turn_id, lane, channel, account, chat,"
-        f" thread, reply_to, event_id, kind, {codecs.PART}, edits, is_shown, state, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
+        f" thread, reply_to, event_id, kind, {codecs.PART}, edits, outcome, is_shown, state,"
+        " created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?)"
         " ON CONFLICT (delivery_id, part) DO UPDATE SET body = excluded.body, is_last ="
         " excluded.is_last, lane = excluded.lane, channel = excluded.channel,"
         " account = excluded.account, chat = excluded.chat, thread = excluded.thread,"
         " kind = excluded.kind, buttons = excluded.buttons,"
         " event_id = excluded.event_id, entities = excluded.entities, files = excluded.files,"
-        " is_shown = excluded.is_shown,"
+        " outcome = excluded.outcome, is_shown = excluded.is_shown,"
         " state = 'pending', next_at = 0 WHERE outbox.state = 'streaming'",
         (
             *(reply.delivery_id, number, last, turn),
@@ -144,7 +146,8 @@ def _put_part(
             reply.reply_to if number == 0 else None,
             *(reply.event_id, reply.kind),
             *codecs.columns_of_part(tx, place, reply.kind, part).values(),
-            *(reply.edits, reply.preview_parts.get(number) == part, now),
+            *(reply.edits, reply.outcome if last else None),
+            *(reply.preview_parts.get(number) == part, now),
         ),
     )
 
@@ -229,6 +232,14 @@ def head(tx: Transaction, lane: str, now: float) -> PendingPart | float | None:
         return None
     next_at = float(row[-2])
     return next_at if next_at > now else _due(tx, row)
+
+
+def set_outcome(tx: Transaction, delivery_id: str, lane: str, outcome: str) -> None:
+    """Set the outcome of a delivery if it goes to this lane."""
+    tx.run(
+        "UPDATE outbox SET outcome = ? WHERE delivery_id = ? AND lane = ? AND is_last = 1",
+        (outcome, delivery_id, lane),
+    )
 
 
 def take(tx: Transaction, seq: int) -> None:
@@ -457,6 +468,7 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
         last=bool(data["is_last"]),
         strayed=data["lane"] != route.lane,
         seq=data["seq"],
+        outcome=data["outcome"],
     )
     # Only a message with a known id can have been filled by a preview.
     is_previewed = bool(data["is_shown"]) and data["provider_message_id"] is not None

@@ -316,3 +316,23 @@ async def test_invalid_lines_do_not_end_the_connection(setup: EditorSetup, tmp_p
     assert answers[7]["result"]["agentInfo"]["name"] == "kore"
     assert answers[8]["error"]["code"] == -32601
     assert "Traceback" not in log.read_text()
+
+
+async def test_goal_is_one_prompt_until_it_is_met(setup: EditorSetup) -> None:
+    async with setup.open() as (editor, connection, _):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        unmet, met = ({"met": met, "evidence": "seen", "missing": "more"} for met in (False, True))
+        setup.model.script("Begun.", json.dumps(unmet), "Done.", json.dumps(met))
+        assert await setup.ask(connection, session, words("/goal take all steps")) == "end_turn"
+        text = editor.text()
+        assert text.count("Begun.") == 1
+        assert text.count("Done.") == 1
+        assert "The goal is met: seen" in text
+
+
+async def test_goal_at_a_limit_ends_its_prompt(setup: EditorSetup) -> None:
+    async with setup.open() as (_, connection, _process):
+        session = (await connection.new_session(cwd=str(setup.project), mcp_servers=[])).session_id
+        setup.model.script("Begun.", json.dumps({"met": False, "evidence": "", "missing": "more"}))
+        prompt = words("/goal take all steps --turns 1")
+        assert await setup.ask(connection, session, prompt) == "max_turn_requests"

@@ -91,7 +91,9 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   const fetchFile = (place, onShare) => download(connection, { session, ...place }, onShare).catch(say)
   const stop = () => connection.call("stop_session", { session }).catch(say)
   const isRunning = talk.isRunning || talk.approvals.length > 0
-  const onKey = (event) => event.key === "Escape" && isRunning && stop()
+  // Between the turns of a goal, its check runs.
+  const canStop = isRunning || talk.goal?.state === "active"
+  const onKey = (event) => event.key === "Escape" && canStop && stop()
   const blocks = blocksOf(talk.messages, count)
   const history = talk.messages.filter((one) => one.kind === "user").map((one) => textOf(one.message)).filter(Boolean)
   // The last turn ended with an error.
@@ -120,7 +122,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
     <//>
     ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
     ${talk.goal && html`<${Goal} goal=${talk.goal} />`}
-    <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} mode=${mode} setMode=${setMode} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
+    <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} canStop=${canStop} mode=${mode} setMode=${setMode} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
       <${FolderChoice} ...${choice} home=${home} />
     <//>
   </section>`

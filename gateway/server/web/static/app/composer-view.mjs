@@ -13,7 +13,7 @@ const MODES = {
   auto: "Nothing is asked",
 }
 
-export function Composer({ connection, session, folder, isRunning, mode, setMode, send, stop, usage, history, say, children }) {
+export function Composer({ connection, session, folder, isRunning, canStop, mode, setMode, send, stop, usage, history, say, children }) {
   const [text, setText] = useDraft(session)
   const [isSending, setSending] = useState(false)
   const attachments = useAttachments(connection, say)
@@ -73,7 +73,7 @@ export function Composer({ connection, session, folder, isRunning, mode, setMode
           ${usage && `${(usage.usage.input + usage.usage.output).toLocaleString()} ${t("tokens")}`}
           ${cost != null && ` · $${cost.toFixed(4)}`}
         </span>
-        ${isRunning && html`<button type="button" class="stop" onClick=${stop}>${t("Stop")} <kbd>Esc</kbd></button>`}
+        ${canStop && html`<button type="button" class="stop" onClick=${stop}>${t("Stop")} <kbd>Esc</kbd></button>`}
         <button class="send" disabled=${!canSend}>${t("Send")}</button>
       </div>
     </div>

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 31); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 32); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -482,6 +482,7 @@ export interface DeliveredEvent {
   last: boolean
   maybe_duplicate?: boolean
   seq?: number
+  outcome?: string | null
 }
 
 export interface DoneEvent {

@@ -1,5 +1,7 @@
 """Answers that a console waits for, and the events that end the wait."""
 
+from dataclasses import replace
+
 from agent import events
 from agent.types import Result
 from gateway.cli.console.chat.message_builder import MessageBuilder
@@ -77,3 +79,24 @@ def test_queued_message_is_shown_when_its_turn_begins() -> None:
     awaited.settle(delivery(first.event_id))
     assert [output, awaited.follow(begin), awaited.follow(done)] == ["", "two", ""]
     assert awaited.follow(begin) == "three"
+
+
+def test_goal_keeps_the_console_waiting_between_its_turns() -> None:
+    awaited = PendingAnswers()
+    (message,) = sent(awaited, "/goal take all steps")
+    awaited.notice(events.GoalChanged("active", "take all steps", 0, 20))
+    assert awaited.settle(replace(delivery(message.event_id), outcome="active"))
+    assert awaited.settle(delivery("goal:1"))
+    assert awaited
+    notice = delivery(None, kind="notice")
+    assert not awaited.settle(notice)
+    assert awaited.settle(replace(notice, outcome="stopped"))
+    assert not awaited
+
+
+def test_removed_goal_ends_the_wait() -> None:
+    awaited = PendingAnswers()
+    awaited.notice(events.GoalChanged("active", "take all steps", 0, 20))
+    assert awaited
+    awaited.notice(events.GoalChanged("none", "take all steps", 0, 20))
+    assert not awaited

@@ -1,0 +1,36 @@
+"""Tracking of the answer to a message, also through the turns of a goal."""
+
+from gateway.core.records import Delivered
+
+# Outcomes of a goal that reached a limit.
+GOAL_LIMITS = frozenset({"turns", "time", "cost", "limit"})
+
+
+class AwaitedAnswer:
+    """Answer to the message `event_id`; if that continues a goal, up to the end of the goal.
+
+    `outcome` is that of the last delivery (`Delivered.outcome`).
+    """
+
+    def __init__(self, event_id: str) -> None:
+        self.event_id = event_id
+        self.has_goal = False
+        self.outcome: str | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """True if the message was a command that did nothing."""
+        return not self.has_goal and self.outcome == "refused"
+
+    def take(self, delivered: Delivered) -> bool:
+        """Record a delivery to the lane of the message; return whether the answer is complete."""
+        is_ours = delivered.event_id == self.event_id
+        if not delivered.last or not (self.has_goal or is_ours):
+            return False
+        if not self.has_goal:
+            self.outcome = delivered.outcome
+            self.has_goal = delivered.outcome == "active"
+            return not self.has_goal
+        if delivered.ends_goal:
+            self.outcome = delivered.outcome
+        return delivered.ends_goal
