@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt, message_of
 from agent.run.history import History, MemoryHistory, change_log_of
-from agent.run.library import LibraryRun, reachable
+from agent.run.library import LibraryRun, reachable_agents
 from agent.run.options import (
     ParallelOptions,
     RunOptions,
@@ -264,6 +264,15 @@ class Agent(Generic[DepsT]):
                 raise ConfigError(t("two agents have the name {name}", name=way.agent.name))
             ways[way.agent.name] = way
         return ways
+
+    @property
+    def handoff_agents(self) -> "list[Agent[Any]]":
+        """Agents that this one may hand over to."""
+        # `Handoff` does not know the type of its agent.
+        agents: list[Any] = [
+            handoff.agent if isinstance(handoff, Handoff) else handoff for handoff in self.handoffs
+        ]
+        return agents
 
     def added_folders(self, session: str) -> AddedFolders:
         """Return the folders outside the workspace that a session may use."""
@@ -605,14 +614,18 @@ class Agent(Generic[DepsT]):
     async def aclose(self) -> None:
         """End running work of the tools and close the connections to models.
 
-        This includes the agents in `handoffs`.
+        This includes the agents in `handoffs`. A failure prevents no other close and is raised at
+        the end.
         """
-        for agent in reachable(self) if self.handoffs else [self]:
-            if agent is not self:
-                await agent.toolbox.aclose()
-                await agent.models.aclose()
-        if "watches" in vars(self):
-            self.watches.close()
-        if self.has_tools:
-            await self.toolbox.aclose()
-        await self.models.aclose()
+        async with AsyncExitStack() as stack:
+            for agent in reachable_agents(self):
+                stack.push_async_callback(agent.close_own)
+
+    async def close_own(self) -> None:
+        """Close the agent as `aclose` does, without the agents in `handoffs`."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.models.aclose)
+            if self.has_tools:
+                stack.push_async_callback(self.toolbox.aclose)
+            if "watches" in vars(self):
+                stack.callback(self.watches.close)

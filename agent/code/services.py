@@ -1,6 +1,7 @@
 """Code services of an agent, created on first use."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -154,7 +155,8 @@ class CodeServices:
 
     async def aclose(self) -> None:
         """Cancel background work and end all servers."""
-        if "maps" in self.__dict__:
-            await self.maps.aclose()
-        if self.is_started:
-            await self.servers.aclose()
+        async with AsyncExitStack() as stack:
+            if self.is_started:
+                stack.push_async_callback(self.servers.aclose)
+            if "maps" in self.__dict__:
+                stack.push_async_callback(self.maps.aclose)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from agent.errors import ConfigError
@@ -200,14 +201,17 @@ class ModelPool:
         """
         from agent.providers.custom import CustomProvider
 
-        for model in list(self._open.values()):
-            if not isinstance(model.provider, CustomProvider):
-                await model.provider.aclose()
+        async with AsyncExitStack() as stack:
+            for model in self._open.values():
+                if not isinstance(model.provider, CustomProvider):
+                    stack.push_async_callback(model.provider.aclose)
 
     async def aclose(self) -> None:
-        for model in self._open.values():
-            await model.provider.aclose()
+        models = list(self._open.values())
         self._open.clear()
+        async with AsyncExitStack() as stack:
+            for model in models:
+                stack.push_async_callback(model.provider.aclose)
 
 
 def _accounts(config: ModelConfig) -> list[KeyRef]:

@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -115,11 +115,10 @@ class RetryingProvider:
 
     async def aclose(self) -> None:
         """Close all providers."""
-        async with asyncio.TaskGroup() as group:
-            for provider in {
-                id(candidate.provider): candidate.provider for candidate in self._candidates
-            }.values():
-                group.create_task(provider.aclose())
+        providers = {id(candidate.provider): candidate.provider for candidate in self._candidates}
+        async with AsyncExitStack() as stack:
+            for provider in providers.values():
+                stack.push_async_callback(provider.aclose)
 
     async def _ask(self, attempt: _Attempt, n: int) -> AsyncGenerator[ModelEvent]:
         """Make one attempt and record its outcome."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from agent import events
 from agent.context.long_task import describe_progress
@@ -74,6 +74,9 @@ class RunningAgent(AgentServices, Protocol):
     @property
     def handoffs_by_name(self) -> Mapping[str, Handoff[Any]]: ...
 
+    @property
+    def handoff_agents(self) -> "Sequence[RunningAgent]": ...
+
     def check_deps(self, deps: Any) -> None: ...
 
     def added_folders(self, session: str) -> AddedFolders: ...
@@ -83,6 +86,9 @@ class RunningAgent(AgentServices, Protocol):
     def request(
         self, environment: ToolEnvironment, options: RunOptions, **values: Any
     ) -> TurnRequest: ...
+
+
+RunningAgentT = TypeVar("RunningAgentT", bound=RunningAgent)
 
 
 class LibraryRun:
@@ -115,7 +121,8 @@ class LibraryRun:
     async def events(self) -> AsyncGenerator[Event]:
         """Yield the events of the run; the last is `Done`."""
         agent, session = self._agent, self._session
-        agents = reachable(agent)
+        agents = reachable_agents(agent)
+        _check_names(agents)
         for each in agents:
             each.check_deps(self._deps)
         initial = self._options.get("initial_messages", ())
@@ -267,23 +274,25 @@ class LibraryRun:
         return [message for turn in self._turns for message in turn.settled()] + self._closing
 
 
-def reachable(agent: RunningAgent) -> list[RunningAgent]:
-    """Return the agent and all agents that it may hand over to, directly or not.
-
-    Raise `ConfigError` if two of them have the same name.
-    """
-    agents: dict[str, RunningAgent] = {}
-    waiting = [agent]
+def reachable_agents(agent: RunningAgentT) -> list[RunningAgentT]:
+    """Return the agent and all agents that it may hand over to, directly or not."""
+    agents: dict[int, Any] = {}
+    waiting: list[Any] = [agent]
     while waiting:
         candidate = waiting.pop()
-        if candidate.name not in agents:
-            agents[candidate.name] = candidate
-            # `Handoff` does not know the type of its agent.
-            targets: Any = [handoff.agent for handoff in candidate.handoffs_by_name.values()]
-            waiting += targets
-        elif agents[candidate.name] is not candidate:
-            raise ConfigError(t("two agents have the name {name}", name=candidate.name))
+        if id(candidate) not in agents:
+            agents[id(candidate)] = candidate
+            waiting += candidate.handoff_agents
     return list(agents.values())
+
+
+def _check_names(agents: Sequence[RunningAgent]) -> None:
+    """Raise `ConfigError` if two agents have the same name."""
+    names: set[str] = set()
+    for agent in agents:
+        if agent.name in names:
+            raise ConfigError(t("two agents have the name {name}", name=agent.name))
+        names.add(agent.name)
 
 
 def _audience(workspace: Workspace) -> PromptAudience:

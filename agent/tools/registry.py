@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
@@ -261,12 +261,13 @@ class ToolRegistry:
                 await tool.end(session)
 
     async def aclose(self) -> None:
-        """Release all resources."""
-        for tool in self._tools.values():
-            if isinstance(tool, SupportsClose):
-                await tool.aclose()
-        if self._source is not None:
-            await self._source.aclose()
+        """Release all resources. A failure prevents no other release and is raised at the end."""
+        async with AsyncExitStack() as stack:
+            if self._source is not None:
+                stack.push_async_callback(self._source.aclose)
+            for tool in self._tools.values():
+                if isinstance(tool, SupportsClose):
+                    stack.push_async_callback(tool.aclose)
 
     def _other_editors(self, patches: bool) -> set[str]:
         """Return the editing tools of the other kind, if there are both kinds."""
