@@ -72,12 +72,18 @@ class SchemaValidator:
         self.patterns: dict[str, _Regexp | None] = {}
         self.enums: dict[int, frozenset[str]] = {}
 
-    def find_violation(self, value: object) -> Violation | None:
-        """Return the first rule that the value breaks, or None. Raises `SchemaTooComplex`."""
+    def find_violation(self, value: object, part: object = None) -> Violation | None:
+        """Return the first rule that the value breaks, or None; `part` is the part of the schema to
+        check. Raises `SchemaTooComplex`.
+        """
         try:
-            return _Check(self).run(value)
+            return _Check(self).run(self.schema if part is None else part, value)
         except RecursionError as exc:
             raise SchemaTooComplex from exc
+
+    def part(self, reference: str) -> object:
+        """Return the part that a reference such as `#/$defs/x` names, or None."""
+        return _Check(self).resolve(reference)
 
 
 class _Check:
@@ -93,8 +99,8 @@ class _Check:
         # Number of skipped parts of the schema, which might have rejected the value.
         self._skipped = 0
 
-    def run(self, value: object) -> Violation | None:
-        return self._refuse_unusable(value, ()) or self._evaluate(self._root, value, ())
+    def run(self, schema: object, value: object) -> Violation | None:
+        return self._refuse_unusable(value, ()) or self._evaluate(schema, value, ())
 
     def _spend(self, steps: int) -> None:
         self._left_steps -= steps
@@ -179,7 +185,7 @@ class _Check:
             self._spend(len(value) // _TEXT_PER_STEP)
         return json.dumps(value, default=str)
 
-    def _resolve(self, reference: str) -> object:
+    def resolve(self, reference: str) -> object:
         """Return the part of this schema that a reference names, or None."""
         node: object = self._root
         if reference != "#" and not reference.startswith("#/"):
@@ -198,7 +204,7 @@ class _Check:
     # Rules: each takes the operand of its keyword, the value, its place and the whole schema.
 
     def reference(self, operand: Any, value: Any, place: Place, schema: Any) -> Violation | None:
-        target = self._resolve(operand) if isinstance(operand, str) else None
+        target = self.resolve(operand) if isinstance(operand, str) else None
         return self._evaluate(target, value, place)
 
     def type(self, operand: Any, value: Any, place: Place, schema: Any) -> Violation | None:

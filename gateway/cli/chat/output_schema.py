@@ -12,6 +12,7 @@ from agent.records import frozen
 from agent.run.options import last_words
 from agent.serialization import dumps
 from agent.tools.json_schema import SchemaTooComplex, SchemaValidator
+from agent.tools.schema_flaws import find_flaw
 from agent.types import Result
 from gateway.config.json_files.document import parse, read_object
 
@@ -34,6 +35,14 @@ class OutputSchema:
         schema = read_object(path)
         if schema is None:
             raise ConfigError(t("--output-schema {file}: no such file", file=path))
+        try:
+            flaw = find_flaw(schema)
+        except SchemaTooComplex as exc:
+            raise ConfigError(
+                t("--output-schema {file}: the schema is too complex", file=path)
+            ) from exc
+        if flaw is not None:
+            raise ConfigError(t("--output-schema {file}: {reason}", file=path, reason=flaw))
         return cls(schema)
 
     def request(self, text: str) -> str:

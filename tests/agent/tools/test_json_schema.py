@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from agent.errors import ToolError
 from agent.tools.json_schema import SchemaTooComplex, SchemaValidator
 from agent.tools.schema import ArgumentSchema
+from agent.tools.schema_flaws import find_flaw
 from tests.agent.tools.hostile_schemas import COSTLY_SCHEMAS, HOSTILE_ARGUMENTS, HOSTILE_SCHEMAS
 
 NAMES = some.sampled_from(["a", "b", "ab", "x1"])
@@ -77,6 +78,17 @@ def test_verdicts_match_jsonschema(schema: Any, first: Any, second: Any, value: 
         schema = {**schema, "$defs": {"a": first, "b": second}}
     expected = jsonschema.Draft202012Validator(schema).is_valid(value)
     assert (SchemaValidator(schema).find_violation(value) is None) == expected
+
+
+@given(SCHEMAS, LEAVES, LEAVES, VALUES)
+def test_valid_schema_with_a_flaw_has_no_value(
+    schema: Any, first: Any, second: Any, value: Any
+) -> None:
+    if isinstance(schema, dict):
+        schema = {**schema, "$defs": {"a": first, "b": second}}
+    jsonschema.Draft202012Validator.check_schema(schema)
+    if find_flaw(schema) is not None:
+        assert not jsonschema.Draft202012Validator(schema).is_valid(value)
 
 
 KEYWORDS = [

@@ -115,6 +115,14 @@ def test_invalid_flags_of_a_single_turn_are_rejected(
     assert expected in result.stderr
 
 
+def test_schema_with_an_unknown_type_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text('{"properties": {"risk": {"type": "strin"}}}')
+    result = kore(tmp_path / "home", "--output-schema", "schema.json", "-m", "hi")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--output-schema schema.json: properties.risk.type must be one of" in result.stderr
+    assert 'found "strin"' in result.stderr
+
+
 def test_answer_that_violates_the_schema_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"type": "integer"}')
     result = kore(tmp_path / "home", "--output-schema", "schema.json", "-m", "hi")
