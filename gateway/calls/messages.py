@@ -87,11 +87,13 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
     media: tuple[Media, ...] = (),
     agent: str | None = None,
     queue: QueueMode | None = None,
+    mode_limit: PermissionMode | None = None,
 ) -> str:
     """Send a message to a session (None: a new one); returns the session's id once the message is
     stored. A second message with the same `event_id` is ignored; for a new session, call
     `create_session` first. `agent` names the agent that answers; `queue` says how a running turn
-    handles the message, unless the conversation has its own choice."""
+    handles the message, unless the conversation has its own choice. `mode_limit` is the most
+    permissive mode for this message, whatever the conversation has chosen."""
     agent_option = await _agent_option(ctx, agent, session)
     session = await ctx.find_session(session or await create_session(ctx))
     route = route_of_session(session)
@@ -104,7 +106,7 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
         event_id=event_id or os.urandom(16).hex(),
         content=safe_text(text),
         received_at=time.time(),
-        options=MessageOptions(mode=mode, agent=agent_option, queue=queue),
+        options=MessageOptions(mode=mode, mode_limit=mode_limit, agent=agent_option, queue=queue),
         # The files at the paths count, not the client's description of them.
         media=tuple([await ctx.uploads.look_again(each) for each in media]),
         language=current_locale(),

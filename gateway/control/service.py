@@ -70,11 +70,13 @@ class Service(Protocol):
         media: tuple[Media, ...] = (),
         agent: str | None = None,
         queue: QueueMode | None = None,
+        mode_limit: PermissionMode | None = None,
     ) -> str:
         """Send a message to a session (None: a new one); returns the session's id once the message
         is stored. A second message with the same `event_id` is ignored; for a new session, call
         `create_session` first. `agent` names the agent that answers; `queue` says how a running
-        turn handles the message, unless the conversation has its own choice."""
+        turn handles the message, unless the conversation has its own choice. `mode_limit` is the
+        most permissive mode for this message, whatever the conversation has chosen."""
         ...
 
     @call(scope="read")

@@ -98,7 +98,10 @@ QueueMode = Literal["queue", "join", "steer"]
 _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("auto", "unattended", "by_model", "in_session_folder"), (bool,)),
     **dict.fromkeys(
-        ("model", "effort", "mode", "queue", "cwd", "start_folder", "session", "full_access"),
+        (
+            *("model", "effort", "mode", "mode_limit", "queue", "cwd", "start_folder", "session"),
+            "full_access",
+        ),
         (str,),
     ),
     **dict.fromkeys(("agent", "project"), (dict,)),
@@ -117,7 +120,7 @@ class MessageOptions:
     start), `add_dirs` (folders to add to the conversation), and limits. Data that the terminal
     sends along: `project` (news of the folder) and `run` (commands that the person ran). Only the
     console's options count. `full_access` is the token of the process that gave it: to any other
-    process it is worth nothing.
+    process it is worth nothing. `mode_limit` is the most permissive mode that its sender may use.
 
     Added by Kore to a job, a goal or a report: the `session` it belongs to, its `taint`, whether
     the model has written a job (`by_model`), and the other `speakers` of a report. Added to a
@@ -129,6 +132,7 @@ class MessageOptions:
     effort: ReasoningEffort | None = None
     auto: bool = False
     mode: str | None = None
+    mode_limit: str | None = None
     queue: QueueMode | None = None
     full_access: str | None = field(default=None, repr=False)
     allowed_tools: tuple[str, ...] | None = None

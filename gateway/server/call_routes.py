@@ -62,7 +62,7 @@ def prepared(
         raise UnknownCall(t("there is no call {name!r}", name=name))
     check_call(access, call, arguments)
     set_caller(f"token {access.name}")
-    return call, as_owner(name, call.decode_arguments(arguments))
+    return call, as_owner(access, name, call.decode_arguments(arguments))
 
 
 def encoded(call: Call, result: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.errors import PolicyDenied
 from agent.i18n import t
+from agent.security.policy.base import PermissionMode
 from gateway.control.calls import Call
 from gateway.control.service import Service
 from gateway.core.messages import CONSOLE, InboundMessage, console_principal
@@ -39,12 +40,22 @@ def check_call(token: AccessToken, call: Call, arguments: Mapping[str, Any]) -> 
         )
 
 
-def as_owner(call: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with the owner as the sender.
+def mode_limit(token: AccessToken) -> PermissionMode | None:
+    """Return the most permissive mode of a token's messages; None without a limit.
+
+    It also applies to the mode that somebody has chosen for the conversation.
+    """
+    return None if token.allows("approve") or token.allows("admin") else "ask"
+
+
+def as_owner(token: AccessToken, call: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with the owner as the sender, limited to what the token may grant.
 
     An admin's client only knows the user of its own machine. Raises `PolicyDenied` for a message in
     another person's name.
     """
+    if call == Service.send_message.__name__ and (limit := mode_limit(token)) is not None:
+        return {**values, "mode_limit": limit}
     if call == Service.submit.__name__:
         message: InboundMessage = values["message"]
         if message.channel != CONSOLE:

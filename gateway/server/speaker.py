@@ -15,6 +15,7 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.messages import CONSOLE, InboundMessage, Media, Route, Sender
 from gateway.core.records import SessionInfo
 from gateway.core.token_routes import token_principal, token_route
+from gateway.server.call_scopes import mode_limit
 from gateway.server.tokens import AccessToken
 
 
@@ -77,7 +78,12 @@ class Speaker:
         Only the owner may choose an `agent`.
         """
         if not self.has_role:
-            await self.service.send_message(session, text, event_id, media=media, agent=agent)
+            await self.service.send_message(
+                *(session, text, event_id),
+                media=media,
+                agent=agent,
+                mode_limit=mode_limit(self.token),
+            )
             return
         route = token_route(self.token.name, f"session-{session}")
         if await self.service.bound_session(route.lane) != session:

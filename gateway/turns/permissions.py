@@ -390,8 +390,16 @@ def mode_of(
     `session_mode` is the mode of its conversation, `default` the initial mode of its channel. The
     console's command line overrides both, but what Kore continues by itself follows a stricter mode
     that was chosen since. Other people than the owner never get more than `default`, even in a chat
-    where the owner has chosen more.
+    where the owner has chosen more. No mode exceeds the limit of the message.
     """
+    mode = _unlimited_mode(message, session_mode, default, owner=owner)
+    limit = message.options.mode_limit
+    return tightest(mode, limit) if is_mode(limit) else mode
+
+
+def _unlimited_mode(
+    message: InboundMessage, session_mode: str | None, default: PermissionMode, *, owner: bool
+) -> PermissionMode:
     if message.job is not None and is_mode(job_mode := message.options.mode):
         return _of_job(message, job_mode, session_mode, default, owner=owner)
     if message.channel == CONSOLE:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.providers.scripted import EchoProvider
 from gateway.control.calls import call_names, find_call
 from gateway.control.declaration import CallScope
 from gateway.core.messages import Sender
 from tests.gateway.parts import console_message
 from tests.gateway.server.served import Served, served
+
+TOUCH = 'Go.\n!tool exec {"command": "touch new.txt"}'
 
 
 @pytest.fixture
@@ -87,6 +90,26 @@ async def test_chat_scope_cannot_grant_permissions(
 ) -> None:
     answer = await server.call("send_message", "chat", session=None, **message)
     assert answer == (403, "denied")
+
+
+async def test_chat_scope_does_not_use_a_more_permissive_mode_of_the_session(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, EchoProvider()) as server:
+        session = await server.parts.service.create_session()
+        await server.parts.service.choose_mode(session, "auto")
+        assert (await server.call("send_message", "chat", session=session, text=TOUCH))[0] == 200
+        await server.parts.until_stored("approval", state="open")
+        assert not (server.parts.workspace / "new.txt").exists()
+
+
+async def test_chat_scope_does_not_loosen_plan_mode(tmp_path: Path) -> None:
+    async with served(tmp_path, EchoProvider()) as server:
+        session = await server.parts.service.create_session()
+        await server.parts.service.choose_mode(session, "plan")
+        assert (await server.call("send_message", "chat", session=session, text=TOUCH))[0] == 200
+        await server.parts.until_stored("turn", state="done")
+        assert await server.parts.count("approval") == 0
 
 
 async def test_admin_submits_only_as_the_owner(server: Served) -> None:

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 32); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 33); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -152,8 +152,8 @@ export type SessionEvent =
 export interface Calls {
   // Queue a message; returns once it is stored.
   submit: { arguments: { message: InboundMessage }; result: null }
-  // Send a message to a session (None: a new one); returns the session's id once the message is stored. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice.
-  send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null }; result: string }
+  // Send a message to a session (None: a new one); returns the session's id once the message is stored. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice. `mode_limit` is the most permissive mode for this message, whatever the conversation has chosen.
+  send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null; mode_limit?: "plan" | "ask" | "accept-edits" | "auto" | null }; result: string }
   // Return the outcome of the message with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
   // List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are those of a `folder` (the real path of a session's workspace; None: the assistant's workspace).
@@ -609,6 +609,7 @@ export interface MessageOptions {
   effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | null
   auto?: boolean
   mode?: string | null
+  mode_limit?: string | null
   queue?: "queue" | "join" | "steer" | null
   full_access?: string | null
   allowed_tools?: string[] | null
