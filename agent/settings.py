@@ -24,7 +24,8 @@ class ToolSettings:
     sandbox can read them, file tools never open them. Without a `sandbox` commands can do
     everything that the user can; in a sandbox they reach only `exec_hosts` ("*.example.org" for all
     subdomains) and, in the owner's conversations, the local services `exec_local`
-    ("127.0.0.1:5432"), never `own_services`. Commands get the variables `exec_env`, and can reveal
+    ("127.0.0.1:5432"), never `own_services`; of these, `exec_disposable` have data that may be
+    lost. Commands get the variables `exec_env`, and can reveal
     them. With `limits`, commands that together exceed these are ended; a sandbox has its own limits
     for each process.
     `temporary_folder` contains the /tmp of each conversation's commands; without it they last as
@@ -42,6 +43,7 @@ class ToolSettings:
     sandbox: Sandbox | None = None
     exec_hosts: tuple[str, ...] = ()
     exec_local: tuple[str, ...] = ()
+    exec_disposable: tuple[str, ...] = ()
     own_services: OwnServices = field(default_factory=OwnServices)
     exec_env: Mapping[str, str] = field(default_factory=dict)
     limits: Limits | None = None

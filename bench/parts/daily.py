@@ -2,10 +2,10 @@
 
 Each line of bench/daily/lines.toml runs in a main checkout, a linked worktree, a submodule and a
 subfolder, on the machine's real tools and the person's own package caches. The person trusts the
-projects, lists the database as a local service and a virtual environment outside of the project as
-readable, and answers each question with "once". A line works if it ends with 0, prints what it
-should, and its effect is there afterwards. Lines that do not work outside either are left out, and
-named.
+projects, lists the database as a local service whose data may be lost and a virtual environment
+outside of the project as readable, and answers each question with "once". A line works if it ends
+with 0, prints what it should, and its effect is there afterwards. Lines that do not work outside
+either are left out, and named.
 """
 
 import asyncio
@@ -239,6 +239,7 @@ def _configure(
         "security": {
             "trusted_folders": sorted({*repositories, *map(str, places)}),
             "exec_local": services,
+            "exec_disposable": services,
             "sandbox_read": [str(environment / name) for name in ("bin", "lib", "pyvenv.cfg")],
             "exec_env": dict(variables),
         },

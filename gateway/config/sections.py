@@ -504,6 +504,15 @@ class SecuritySection(Section):
             see="local-services.md",
         ),
     ] = ()
+    exec_disposable: Annotated[
+        tuple[LocalServiceText, ...],
+        Field(max_length=32),
+        Setting(
+            "services of `security.exec_local` whose data may be lost, such as a test database: in "
+            "`accept-edits`, their clients (`psql`) run without a question",
+            see="local-services.md#data-of-services",
+        ),
+    ] = ()
     exec_env: Annotated[
         Variables,
         Setting(

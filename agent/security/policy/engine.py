@@ -31,7 +31,7 @@ from agent.security.policy.call_effects import CallEffects, call_effects
 from agent.security.policy.policy_file import built_in_roles
 from agent.security.policy.roles import Role, role_objections
 from agent.security.shell.ast import Script
-from agent.security.shell.classifier import find_blocked_word
+from agent.security.shell.classifier import find_blocked_word, has_service_client
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +113,19 @@ def _command(mode: PermissionMode, reach: CallEffects, confined: bool) -> Decisi
         return _ask("outside")
     kind = "works" if reach.kind == "reads" and not reach.only_reads else reach.kind
     if not confined or kind not in _FREE[mode]:
-        return _ask("delete" if confined and _deletes(reach) else "exec")
+        if confined and _deletes(reach):
+            return _ask("delete")
+        return _ask_service_client(reach) or _ask("exec")
     return _ask("change") if reach.writes and mode == "ask" else _CONFINED
+
+
+def _ask_service_client(reach: CallEffects) -> Decision | None:
+    """Name the services whose data a client may change, if the command runs one."""
+    services = reach.request.sandbox_scope.lasting_services
+    if not services or reach.script is None or not has_service_client(reach.script):
+        return None
+    reason = render_prompt("policy/ask_service_client", services=", ".join(services))
+    return Decision("ask", reason, "ask-service-client")
 
 
 def _deletes(reach: CallEffects) -> bool:

@@ -84,6 +84,8 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
             spec = None
     if spec is None or may_set_risky(command):
         return "unknown"
+    if "services" in spec and place.sandbox.lasting_services:
+        return "unknown"
     first = 1
     while "sub" in spec:
         first, spec = _subcommand(command, spec, first, place)
@@ -154,6 +156,13 @@ def classify(
     if any(is_risky(name) for name in script.assigned_names):
         return "unknown"
     return strictest_class(kinds)
+
+
+def has_service_client(script: Script) -> bool:
+    """Return whether a line runs a program that changes data of services."""
+    return any(
+        "services" in programs().get(command.program or "", ()) for command in script.commands
+    )
 
 
 def only_reads(command: str, folder: Path, workspace: Path) -> bool:

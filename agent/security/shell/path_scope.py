@@ -25,13 +25,15 @@ class SandboxScope:
     """Parts of the sandbox that only the commands of one conversation use.
 
     `has_own_network`: at 127.0.0.1 they reach only each other and, at the `service_ports`, local
-    services. `temporary` is the path of their folder of temporary files, which no other program
+    services. `lasting_services` are the local services that they reach and whose data matter.
+    `temporary` is the path of their folder of temporary files, which no other program
     uses, or None. `programs` are the folders outside of the workspace whose programs they can read
     and run.
     """
 
     has_own_network: bool = False
     service_ports: frozenset[int] = frozenset()
+    lasting_services: tuple[str, ...] = ()
     temporary: str | None = None
     programs: tuple[str, ...] = ()
 

@@ -652,11 +652,15 @@ class SandboxedCommands:
         if not self.holds(line):
             return NO_SANDBOX
         services = split_services(self.hosts(line))[1]
+        disposable = split_services(self._settings.exec_disposable)[1]
         files = self.shared_files(line.call)
         temporary = None if files is None else files.temporary()
         return SandboxScope(
             has_own_network=isinstance(self._sandbox, SharesNetwork),
             service_ports=frozenset(service.port for service in services if service.port),
+            lasting_services=tuple(
+                str(service) for service in services if service not in disposable
+            ),
             temporary=None if temporary is None else str(temporary.command_path),
             programs=self._program_folders(),
         )

@@ -79,6 +79,7 @@ async def build_agent(
         sandbox=sandbox,
         exec_hosts=settings.security.exec_hosts,
         exec_local=settings.security.exec_local,
+        exec_disposable=settings.security.exec_disposable,
         own_services=own_services(settings, home),
         exec_env=settings.security.exec_env,
         limits=command_limits(settings),

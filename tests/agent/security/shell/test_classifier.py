@@ -315,6 +315,23 @@ def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "kind"),
     [
+        ("psql -c 'select 1'", "unknown"), ("psql -f src/a.sql", "unknown"),
+        ("redis-cli FLUSHALL", "unknown"), ("echo 'DROP TABLE t' | mysql", "unknown"),
+        ("sh -c 'mariadb -e x'", "unknown"), ("ls | xargs -n1 psql -c", "unknown"),
+        (".venv/bin/psql -c x", "unknown"), ("/usr/bin/psql -c x", "unknown"),
+        ("pytest -q", "works"), ("pg_isready -h localhost", "works"), ("cat src/a.py", "reads"),
+    ],
+)  # fmt: skip
+def test_clients_of_a_service_with_lasting_data_ask(
+    command: str, kind: str, workspace: Path
+) -> None:
+    sandbox = SandboxScope(lasting_services=("127.0.0.1:5432",))
+    assert kind_of(command, workspace, sandbox=sandbox) == kind
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
         ("cat /tmp/x", "reads"), ("cat < /tmp/x", "reads"), ("echo x > /tmp/a/b", "works"),
         ("gcc -o /tmp/x src/a.c && /tmp/x 3", "works"), ("cp src/a.py /tmp", "works"),
         ("ls /tmp/*.log", "works"), ("tar czf /tmp/a.tgz -C src .", "works"),

@@ -415,6 +415,39 @@ async def test_real_postgresql_answers(box: Bubblewrap, call: CallContext) -> No
     assert "42\n[exit code 0]" in result.for_model
 
 
+@pytest.mark.parametrize("is_disposable", [False, True])
+async def test_client_of_a_listed_database_asks_unless_its_data_may_be_lost(
+    is_disposable: bool, box: Bubblewrap, call: CallContext
+) -> None:
+    """Programs that are no clients, such as tests, run unasked in both cases."""
+    if (tools := programs()) is None:
+        pytest.skip("PostgreSQL is not installed")
+    address = urlsplit(create_database())
+    folder = Path(address.query.removeprefix("host="))
+    database = f"-h {folder} -U kore -d {address.path[1:]}"
+    socket_path = folder / ".s.PGSQL.5432"
+    disposable = (f"unix:{socket_path}",) if is_disposable else ()
+    exec_ = tool(box, socket_path, exec_disposable=disposable)
+    context = PrincipalContext(built_in_roles()["build"], "accept-edits", is_confined=True)
+    policy = RolePolicy(context)
+
+    async def decide(command: str) -> tuple[str, str]:
+        plan = await exec_.plan({"command": command}, call)
+        request = plan.request(exec_, {"command": command}, call.workspace)
+        decision = policy.decide(request)
+        return decision.verdict, decision.reason
+
+    verdict, reason = await decide(f"psql {database} -c 'DROP TABLE t'")
+    if is_disposable:
+        assert verdict == "allow"
+    else:
+        assert verdict == "ask"
+        assert f"change data of unix:{socket_path}, which undo does not restore" in reason
+    assert (await decide("python3 -m pytest -q"))[0] == "allow"
+    created = await run(exec_, call, f"{tools}/psql {database} -c 'create table t(a int)'")
+    assert "CREATE TABLE" in created.for_model
+
+
 async def test_programs_that_look_for_the_socket_find_it(
     box: Bubblewrap, call: CallContext
 ) -> None:
