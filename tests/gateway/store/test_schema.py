@@ -23,7 +23,7 @@ from gateway.store.sqlite import migrator as sqlite
 from tests import postgres_server
 from tests.gateway import stored
 from tests.gateway.cli.kore import kore
-from tests.gateway.store import version_83
+from tests.gateway.store import version_83, version_85
 from tests.gateway.store.catalog import Catalog, catalog
 from tests.gateway.store.later_schema import add_migration, later_schema
 from tests.gateway.store.repositories.test_emptied_texts import READERS
@@ -135,6 +135,15 @@ def test_offset_of_version_83_becomes_a_named_cursor(engine: str, tmp_path: Path
     with whole_database(url).opened(None) as tx:
         cursors = inbox.load_cursors(tx, "telegram", "42", not_before=5.0)
     assert cursors == {"offset": "9007199254740993"}
+
+
+def test_choices_and_cursors_of_version_85_are_kept(tmp_path: Path) -> None:
+    url = live_database("sqlite", tmp_path, version_85.PLAIN)
+    assert max(numbers(url)) == 85
+    with whole_database(url).opened(None) as tx:
+        ((session,),) = stored.read(tx, "session_choice", "session")
+        assert choices.load(tx, session).stored == {"effort": "high"}
+        assert inbox.load_cursors(tx, "telegram", "main", not_before=5.0) == {"offset": "43"}
 
 
 def test_rows_of_version_83_are_read_by_the_new_names_of_columns(
@@ -262,8 +271,12 @@ def opened_columns(tx: Transaction) -> set[str]:
     return opened
 
 
-@pytest.mark.parametrize("backup", [version_83.PLAIN, version_83.SEALED], ids=["plain", "sealed"])
-def test_backup_of_version_83_is_restored_and_continues(
+@pytest.mark.parametrize(
+    "backup",
+    [version_83.PLAIN, version_83.SEALED, version_85.PLAIN],
+    ids=["83, plain", "83, sealed", "85"],
+)
+def test_backup_of_an_older_version_is_restored_and_continues(
     engine: str, tmp_path: Path, backup: Path
 ) -> None:
     home = tmp_path / "h"
