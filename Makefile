@@ -44,8 +44,9 @@ setup: $(VENV)/.runtime
 chat: $(VENV)/.runtime
 	@if [ -t 0 ]; then trap '' TSTP; set -m; fi; KORE_AGENT_START_IN=workspace $(BIN)/kore agent
 
-# More workers than processors, because many tests wait for other processes.
-WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) * 2 )))
+# More workers than processors: a test waits for two thirds of its time for timers and other
+# processes.
+WORKERS ?= $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) * 3 )))
 
 test: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
