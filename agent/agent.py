@@ -80,25 +80,26 @@ _MAX_SHAPE_RETRIES = 2
 class Agent(Generic[DepsT]):
     """Agent: a model, tools and rules.
 
-    `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without it, a key
-    in the environment or the offline fallback decides. `instructions` describe the agent and its
-    task, and follow the prompt files; `model_settings` are settings of model calls. `tools` are
-    added to the built-in tools, of which `builtin_tools` names those to include (None: all of
-    them). `approve`, a function or an `Approver`, is asked about calls that need a person's
-    consent; without it they are rejected. A `Permissions` object in its place brings its own
-    policy. `mode` decides how much runs without a question (plan, ask, accept-edits, auto). With
-    `full_access` everything runs without a question, outside of the workspace too, regardless of
-    the session's taint. `workspace` contains the prompt files and is the working folder of the
+    `model` is a name (`vendor/model`), a `Provider`, or a `ModelPool` of several; without it, the
+    model follows from a key in the environment, or is the offline fallback. `instructions` describe
+    the agent and its task, and follow the prompt files; `model_settings` are settings of model
+    calls. `tools` are added to the built-in tools, of which `builtin_tools` names those to include
+    (None: all of them). `approve`, a function or an `Approver`, is asked about calls that need a
+    person's consent; without it they are rejected. A `Permissions` object has its own policy.
+    `mode` decides how much runs without a question (plan, ask, accept-edits, auto). With
+    `full_access`, everything runs without a question, even outside of the workspace and regardless
+    of the session's taint. `workspace` contains the prompt files and is the working folder of the
     tools (default: the current folder); files in `add_dirs` may be read and changed, too. The
     model's key and `settings.secrets` never appear in an event, result or message. `subagents` are
     available in addition to the built-in ones; `agent` is the agent that answers, as an object or
-    by name: with its text, tools, model and mode. `changes` opens the journal of file changes that
-    `undo` uses; a `JsonlHistory` has its own, other histories have none. `deps_type` is the type of
-    the `deps` that each run passes to the program's own tools. `hooks` run before and after each
-    call of a model or tool, guardrails before and after each turn. The conversation can be handed
-    over to the agents in `handoffs`, which need a `name` each; `handoff_description` tells other
-    agents when to hand over to this agent. `tracing` records spans (`kore.otel.OpenTelemetry`). The
-    tools of `mcp_servers` and the catalogue of `skills` are available, too.
+    by name; it determines the text, tools, model and mode. `changes` opens the journal of file
+    changes that `undo` uses; a `JsonlHistory` has its own, other histories have none. `deps_type`
+    is the type of the `deps` that each run passes to the program's own tools. `hooks` run before
+    and after each call of a model or tool, guardrails before and after each turn. The conversation
+    can be handed over to the agents in `handoffs`, which need a `name` each; `handoff_description`
+    tells other agents when to hand over to this agent. `tracing` records spans
+    (`kore.otel.OpenTelemetry`). The tools of `mcp_servers` and the catalogue of `skills` are
+    available, too.
     """
 
     def __init__(  # noqa: PLR0913 - named parts of a public face, all of them optional
@@ -130,7 +131,9 @@ class Agent(Generic[DepsT]):
         mcp_servers: Sequence[McpServerSettings] | McpSettings = (),
         skills: "SkillCatalog | None" = None,
     ) -> None:
-        """Raise `ConfigError` for an unknown agent or built-in tool, `TypeError` for no tool."""
+        """Raises `ConfigError` for an unknown agent or built-in tool, `TypeError` for an invalid
+        tool.
+        """
         self.settings = settings or AgentSettings()
         if full_access:
             self.settings = with_full_access(self.settings)
@@ -182,9 +185,9 @@ class Agent(Generic[DepsT]):
 
     @property
     def toolbox(self) -> ToolRegistry:
-        """Built-in and given tools, made when the first turn needs them.
+        """Built-in and given tools, created when the first turn needs them.
 
-        Thread-safe: two registries would each know only a part of the running work.
+        Thread-safe, because with two registries each would know only part of the running work.
         """
         with self._making:
             if self._toolbox is None:
@@ -250,7 +253,7 @@ class Agent(Generic[DepsT]):
 
     @property
     def mcp(self) -> "McpServers | None":
-        """MCP servers, which are made with the tools; None if there are none."""
+        """MCP servers, created with the tools; None if there are none."""
         _ = self.toolbox
         return self._mcp
 
@@ -284,13 +287,13 @@ class Agent(Generic[DepsT]):
 
     @property
     def has_tools(self) -> bool:
-        """True once the tools are made; before that none of them does anything."""
+        """True once the tools are created; before that, no tool is active."""
         return self._toolbox is not None or self._tool_defaults.has_begun
 
     def reconfigure(self, other: "Agent[Any]") -> ModelPool | None:
-        """Adopt the configuration of another agent from the next turn on.
+        """Adopt the configuration of another agent, starting with the next turn.
 
-        A running turn is unaffected. The state of the tools (processes, files seen) stays. Returns
+        A running turn is unaffected. The tools keep their state (processes, files seen). Returns
         the previous models if they were replaced: the caller closes them once they are no longer
         used.
         """
@@ -355,8 +358,8 @@ class Agent(Generic[DepsT]):
         """Run a turn and return its result. Raises the `KoreError` that ended the turn, if any.
 
         With `output_type` (a dataclass, a pydantic model, any type that pydantic supports) the
-        answer is JSON of that shape, and `Result.output` the value. For an answer of another shape
-        the model is asked again, twice; then `BadOutput` is raised.
+        answer is JSON of that shape, and `Result.output` the value. If the shape is wrong, the
+        model is asked again, twice; then `BadOutput` is raised.
         """
         if output_type is None:
             return await self._run(prompt, deps, options, self.guardrails)
@@ -509,9 +512,9 @@ class Agent(Generic[DepsT]):
         deps: DepsT | None = None,
         **options: Unpack[ParallelOptions],
     ) -> ParallelResults[Any]:
-        """Run each prompt in a session of its own, up to `limit` of them at a time.
+        """Run each prompt in its own session, up to `limit` at a time.
 
-        A `KoreError` of a run is stored in `ParallelResults.errors` and stops no other run.
+        A `KoreError` of a run is stored in `ParallelResults.errors` and does not stop other runs.
         """
 
         async def run(prompt: Prompt) -> Result[Any]:
@@ -530,7 +533,7 @@ class Agent(Generic[DepsT]):
         Closing the iterator or cancelling the task stops the turn; the history stays valid. Without
         `session`, the turn is the first and only turn of a new session. `model` is the model of
         this turn, by its name or the name of a profile; `model_settings` and `tool_choice` take
-        precedence over the agent's. `initial_messages` are the start of a new conversation.
+        precedence over the agent's. `initial_messages` begin a new conversation.
         """
         run = LibraryRun(self, prompt, deps, options, self.guardrails)
         async with aclosing(run.events()) as stream:
@@ -554,7 +557,7 @@ class Agent(Generic[DepsT]):
             hooks=self.hooks,
             watches=self.watches if self.settings.watch else None,
             **{"tracing": self.tracing, **values},
-            # The newline keeps a text that ends with a file name from being read as a file.
+            # The newline prevents a text that ends with a file name from being read as a file.
             persona=f"{self._instructions}\n" if self._instructions else None,
         )
         return self._subagent_runner.sending(self._as_speaker(task))
@@ -600,7 +603,7 @@ class Agent(Generic[DepsT]):
         return as_profile(task, self._speaks, self)
 
     def turn(self, task: TurnRequest) -> AsyncGenerator[Event]:
-        """Yield the events of a turn whose history and durability are the caller's."""
+        """Yield the events of a turn; history and durability are the caller's responsibility."""
         from agent.turn.runner import AgentTurn
 
         return AgentTurn(self, task).events()

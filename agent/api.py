@@ -109,7 +109,7 @@ async def run(
     """Run one turn to its end. Raises the `KoreError` that ended it, if any.
 
     `prompt` is text, a list of texts and pictures (`Path`, `bytes`, `Image`, `ImageUrl`), or a user
-    `Message`. With `session` the turn continues that conversation; without `history` it is stored
+    `Message`. With `session`, the turn continues that conversation; without `history` it is stored
     in `~/.kore/chats` (`KORE_HOME` moves it). `max_iterations` limits the model calls, `thinking`
     requests thoughts or none, `output_type` an answer of that type in `Result.output`. The other
     options belong to `Agent` and to its `run`.
@@ -217,9 +217,9 @@ async def parallel(
     deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> ParallelResults[Any]:
-    """Run each prompt in a session of its own, up to `limit` of them at a time.
+    """Run each prompt in its own session, up to `limit` at a time.
 
-    A `KoreError` of a run is stored in `ParallelResults.errors` and stops no other run.
+    A `KoreError` of a run is stored in `ParallelResults.errors` and does not stop other runs.
     """
     if options.pop("session", None) is not None:
         raise ConfigError(t("parallel: session= is not allowed; each run has its own"))
@@ -239,7 +239,7 @@ async def stream(
     deps: Any = None,
     **options: Unpack[CallOptions],
 ) -> AsyncGenerator[Event]:
-    """Yield the events of one turn, `Done` last. Closing the iterator stops the turn."""
+    """Yield the events of one turn, ending with `Done`. Closing the iterator stops the turn."""
     agent, turn = _prepare(model, options)
     async with aclosing(agent), aclosing(agent.stream(prompt, deps=deps, **turn)) as events:
         async for event in events:

@@ -1,4 +1,4 @@
-"""Approvals: questions to a person, their presentation and the possible answers.
+"""Approvals: questions to a person, with their presentation and possible answers.
 
 `ApprovalRequest` is the only record of a question. The tool runner creates it from a call's plan;
 it is stored, sent to screens and bound to the answer unchanged. `QuestionView` is its presentation.
@@ -11,19 +11,19 @@ from typing import Any, Literal
 
 from agent.records import frozen
 
-# Allow once, in this session, from now on (exactly these arguments in this folder), or deny.
+# Allow once, for this session or from now on (exactly these arguments in this folder), or deny.
 Answer = Literal["once", "session", "always", "deny"]
 ANSWERS: tuple[Answer, ...] = ("once", "session", "always", "deny")
-# A lasting answer covers exactly this call, its commands with any arguments, the hosts or the
+# Scope of a permanent answer: exactly this call, its commands with any arguments, the hosts or the
 # folder that it requests, or private data for its recipient.
 Scope = Literal["call", "prefix", "network", "recipient", "folder"]
 
 
 @frozen
 class CommandPrefix:
-    """First words of a command, which may be allowed with any arguments.
+    """First words of a command that may be allowed with any arguments.
 
-    `contents` is a hash of the scripts that these words run, None if there are none.
+    `contents` is a hash of the scripts that they run, None if there are none.
     """
 
     words: tuple[str, ...]
@@ -78,17 +78,17 @@ class ServerQuestion:
 
 @frozen
 class VisibleEffects:
-    """Effects of a call as a person judges them: the part of a plan that a question contains.
+    """Effects of a call for a person to judge: the part of a plan that a question contains.
 
     `diff` (with 3 lines of context), `command` or `sends` shows exactly what the call does.
     `folder` is the working folder of a command, `contents` a hash of the scripts that it runs (None
     if there are none), `confinement` a description of its confinement; an answer is bound to these.
     `unbound` names a program that may run files to which no answer is bound, so that no answer
-    about exactly this call lasts. `prefixes` are the parts of the command that may be allowed with
-    any arguments; with `network`, a lasting answer covers these hosts, not the command.
-    `home_settings` names files of earlier commands that may influence the command; their contents
-    are part of `confinement`. `recipient` receives what the call sends. With `folder_access`, a
-    lasting answer covers this access for every call.
+    about exactly this call is permanent. `prefixes` are the parts of the command that may be
+    allowed with any arguments; with `network`, a permanent answer covers these hosts but not the
+    command. `home_settings` names files of earlier commands that may influence the command; their
+    contents are part of `confinement`. `recipient` receives what the call sends. With
+    `folder_access`, a permanent answer covers this access for every call.
     """
 
     command: str | None = field(default=None, kw_only=True)
@@ -109,8 +109,8 @@ class VisibleEffects:
 class ApprovalRequest(VisibleEffects):
     """Question to a person about a call.
 
-    `call_id` names the call within its turn. With `server_question` there is nothing to allow: an
-    MCP server asks, and receives the text of the answer.
+    `call_id` names the call within its turn. With `server_question`, there is nothing to allow: an
+    MCP server asks and receives the text of the answer.
     """
 
     tool: str
@@ -145,10 +145,10 @@ class QuestionLine:
 
 @frozen
 class QuestionOption:
-    """Possible answer: its `label` says what it grants, `key` selects it.
+    """Possible answer: its `label` describes what it grants, `key` selects it.
 
-    `words` are the answer to an MCP server. With `takes_words` the person writes them: for the
-    model with a denial, else for the MCP server.
+    `words` are the answer to an MCP server. With `takes_words`, the person writes them: to the
+    model with a denial, otherwise to the MCP server.
     """
 
     key: str

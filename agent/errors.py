@@ -44,7 +44,7 @@ class KoreError(Exception):
 
     With `fields`, `message` and `hint` are entries of the catalogue, and the error is translated
     when it is shown: for code that does not know the reader. `public` replaces a text that names
-    services, accounts or files of the owner, where other people read along; None for a text that
+    services, accounts or files of the owner, if other people can read it; None for a text that
     everyone may read.
     """
 
@@ -88,7 +88,7 @@ class ConfigError(KoreError):
 
 
 class ProviderError(KoreError):
-    """Failure of the model's side. `retryable`: the same request may work later.
+    """Failure on the model's side. `retryable`: the same request may succeed later.
 
     `status` is the HTTP status of a rejection by the server, if there was one.
     """
@@ -158,7 +158,7 @@ class NoThinking(Rejected):
 
 
 class WrongLimitName(Rejected):
-    """The server expects the other of `max_tokens` and `max_completion_tokens`."""
+    """The server expects `max_completion_tokens` instead of `max_tokens`, or vice versa."""
 
 
 class NotFound(Rejected):
@@ -166,7 +166,7 @@ class NotFound(Rejected):
 
 
 class NeedsResponses(Rejected):
-    """The model reasons, and then accepts tools through the Responses API only."""
+    """The model reasons, and therefore accepts tools only through the Responses API."""
 
 
 class NoEncryptedReasoning(Rejected):
@@ -180,7 +180,7 @@ class BadImage(Rejected):
 class BadThoughts(Rejected):
     """The vendor rejects the conversation's earlier thoughts as they were sent.
 
-    `missing`: not because of their content, but because some are missing.
+    `missing`: some of them are missing.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, missing: bool = False) -> None:
@@ -212,7 +212,7 @@ class BadOutput(KoreError):
 
 
 class GuardrailTripped(KoreError):
-    """The program's check `guardrail` found the `reason` to stop."""
+    """The program's check `guardrail` stopped the turn for the `reason`."""
 
     code = "guardrail"
 
@@ -237,13 +237,13 @@ class OutputGuardrailTripped(GuardrailTripped):
 
 
 class LimitReached(KoreError):
-    """A limit on tokens or money was reached: the text names the limit and when it ends."""
+    """A limit on tokens or money was reached; the text names the limit and its end."""
 
     code = "limit"
 
 
 class ToolError(KoreError):
-    """A tool failed; its text helps the model to correct its call.
+    """A tool failed; the text helps the model to correct its call.
 
     `untrusted`: the text quotes strangers' words.
     """
@@ -259,7 +259,7 @@ class PolicyDenied(KoreError):
 
 
 class ArchiveRefused(KoreError):
-    """An archive is broken, unsafe or too large; nothing of it was unpacked."""
+    """An archive is broken, unsafe or too large; nothing was unpacked."""
 
     code = "archive"
 
@@ -279,7 +279,9 @@ def _tree(cls: type[KoreError]) -> Iterator[type[KoreError]]:
 
 
 def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
-    """Return whether a write failed for lack of room: no space, no inode, or a used-up quota."""
+    """Return whether a write failed because the disk has no space or inodes, or a quota is
+    exhausted.
+    """
     # A file system without free inodes reports ENOSPC, a quota of inodes EDQUOT.
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 

@@ -41,7 +41,7 @@ class ToolCallDelta:
 
 @frozen
 class Retry:
-    """A model call failed and is repeated; its output since `iteration_start` is void.
+    """A model call failed and is repeated; discard its output since `iteration_start`.
 
     `rank` is the rank of the next model: 0 for the requested model, 1 for its first fallback.
     """
@@ -73,7 +73,7 @@ class Reply:
     """Last item of a provider's stream: the complete reply of the model. Screens do not get it.
 
     `rank` is the rank of the model: 0 for the requested model, 1 for its first fallback. With
-    `voids_text`, the streamed text contained thoughts, and only the text of the message counts.
+    `voids_text`, the streamed text contained thoughts, and only the text of the message is valid.
     """
 
     type: ClassVar[str] = "reply"
@@ -145,7 +145,7 @@ class Steered:
 class ToolStart:
     """A tool call starts.
 
-    `label` describes the call in English; `{name}` is a placeholder for the argument of that name,
+    `label` describes the call in English; `{name}` is a placeholder for the argument of this name,
     `{tool}` for the tool. A `quiet` call is not shown while it runs.
     """
 
@@ -178,7 +178,7 @@ class ToolResulted:
 
     `content` is the text for people; `diff` is set if a file was changed. `cut_bytes` were left out
     of the model's text; `file` contains the complete text. With `is_denied`, the call was not
-    allowed and `content` is the reason.
+    allowed, and `content` is the reason.
     """
 
     type: ClassVar[str] = "tool_result"
@@ -215,10 +215,10 @@ class ApprovalAsked:
 class ApprovalAnswered:
     """An approval was answered.
 
-    `words` is the message of a denying person to the model; `prefix` the allowed
-    beginning of the command, with any arguments; `network` the hosts that commands may reach from
-    now on; `recipient` the MCP server that may get private data; `folder` the folder that calls may
-    use from now on. `server` is the MCP server that asked.
+    `words` is the message of a denying person to the model; `prefix` the allowed beginning of the
+    command, with any arguments; `network` the hosts that commands may reach from now on;
+    `recipient` the MCP server that may get private data; and `folder` the folder that calls may use
+    from now on. `server` is the MCP server that asked.
     """
 
     type: ClassVar[str] = "approval_answered"
@@ -312,8 +312,8 @@ class ContextInvalidated:
 class GoalChanged:
     """The goal of the conversation was set, worked on, paused, met or removed ("none").
 
-    `turns` have ended for it, of at most `max_turns`. `reason` is why it is paused, `remark` what
-    is missing, the evidence that it is met, or the error that paused it.
+    `turns` is the number of turns spent on it, of at most `max_turns`. `reason` is the reason for a
+    pause; `remark` is what is missing, the evidence that it is met, or the error that paused it.
     """
 
     type: ClassVar[str] = "goal"

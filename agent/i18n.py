@@ -49,7 +49,7 @@ def set_locale(language: str) -> None:
 
 @contextmanager
 def use_locale(language: str) -> Iterator[None]:
-    """Use one of `LANGUAGES` for the duration of a block."""
+    """Use one of `LANGUAGES` while the context is open."""
     assert language in LANGUAGES, language
     before = _current_language.set(language)
     try:
@@ -60,7 +60,7 @@ def use_locale(language: str) -> Iterator[None]:
 
 @contextmanager
 def use_locale_once(language: str) -> Iterator[None]:
-    """Use a language for a few texts: a catalogue loaded for it is not cached."""
+    """Use a language for a few texts, without caching its catalogue."""
     is_loaded = language in _catalogues
     with use_locale(language):
         try:

@@ -1,4 +1,4 @@
-"""Values per event loop: connections and locks cannot move between loops."""
+"""Values per event loop, because connections and locks cannot move between loops."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """Value for each running loop, made on first use.
+    """Value for each running loop, created on first use.
 
     A program may call `asyncio.run` several times with the same agent, or have a loop in each of
     several threads. `close` is called for a value whose loop ends in an orderly way.
@@ -53,7 +53,7 @@ class PerLoop(Generic[T]):
                     del self._values[loop]
                     await close(value)
 
-        # In place: loops of other threads add theirs meanwhile.
+        # Modify in place, because loops of other threads add their values meanwhile.
         for closed in [other for other in list(self._guards) if other.is_closed()]:
             self._guards.pop(closed, None)
         guard = self._guards[loop] = wait()

@@ -1,8 +1,8 @@
-"""`@frozen`: a frozen dataclass with slots, made in a quarter of the time.
+"""`@frozen`: a frozen dataclass with slots, created in a quarter of the time.
 
-`dataclass` writes and compiles six methods for every class: with 270 classes that was a fifth of
-Kore's start (ADR 0051). Here `__init__` is compiled once for all classes of the same shape; the
-other methods are shared. `fields`, `replace`, `asdict`, `match` and type checkers see a frozen
+`dataclass` writes and compiles six methods for every class: with 270 classes, that took a fifth of
+Kore's startup time (ADR 0051). Here `__init__` is compiled once for all classes of the same shape;
+the other methods are shared. `fields`, `replace`, `asdict`, `match` and type checkers see a frozen
 dataclass.
 """
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 def frozen(cls: type[T]) -> type[T]:
     """Make a class immutable, with comparison and hashing by its fields.
 
-    Every field is positional and a parameter of `__init__` unless it says `init=False`; with
-    `kw_only=True` it is a keyword, so that a subclass may add fields without a default. `InitVar`
-    is not supported. A subclass of a frozen class must be `@frozen`, too.
+    Every field is a positional parameter of `__init__` unless it has `init=False`; with
+    `kw_only=True` it is a keyword parameter, so that a subclass may add fields without a default.
+    `InitVar` is not supported. A subclass of a frozen class must be `@frozen`, too.
     """
     own = vars(cls)
     # Without a docstring `dataclass` would derive one from the signature, which is slow.
@@ -120,7 +120,7 @@ def _reader(names: list[str]) -> Callable[[Any], object]:
 
 
 class _Made:
-    """Placeholder for a default that is made for each record."""
+    """Placeholder for a default that is created for each record."""
 
     def __repr__(self) -> str:
         return "<made for each>"

@@ -40,7 +40,7 @@ _MAX_INTEGER = 2**63 - 1
 _NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
-# Functions that encode and decode a type with a form of its own.
+# Functions that encode and decode a type with a special form.
 Forms = Mapping[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
 
 
@@ -204,8 +204,7 @@ class RecordCodec:
     """Codec between values and JSON, by type.
 
     Supported types are str, int, float, bool, None, `Literal`, `Path`, frozen dataclasses, and
-    sequences and mappings of them. `forms` are the two functions of each type with a form of its
-    own.
+    sequences and mappings of them. `forms` are the two functions of each type with a special form.
     """
 
     def __init__(self, forms: Forms | None = None) -> None:
@@ -214,7 +213,7 @@ class RecordCodec:
     def encode(self, kind: Any, value: Any) -> Any:
         """Return the JSON form of a value of type `kind`.
 
-        A path becomes absolute: another process may work in another folder.
+        A path becomes absolute, because another process may run in another folder.
         """
         if kind in self._forms:
             return self._forms[kind][0](value)
@@ -312,7 +311,7 @@ def _hints(kind: Any) -> Mapping[str, Any]:
 
 
 def _optional(parts: tuple[Any, ...]) -> Any:
-    """Return the type of an optional value; other unions need a form of their own."""
+    """Return the type of an optional value; other unions need a special form."""
     (kind,) = (part for part in parts if part is not NoneType)
     return kind
 
@@ -325,7 +324,7 @@ def _pairs(parts: tuple[Any, ...], items: Sequence[Any]) -> list[tuple[Any, Any]
 
 
 def _expect(kind: Any, data: Any, where: str, expected: str) -> Any:
-    # Not isinstance: true is not an integer.
+    # Not isinstance, because true is not an integer.
     if type(data) is not kind:
         raise _mismatch(data, where, expected)
     return data

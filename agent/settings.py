@@ -1,4 +1,4 @@
-"""Settings of an agent as plain values; reading files and environments is the caller's task."""
+"""Settings of an agent as plain values; reading files and environments is up to the caller."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -20,8 +20,8 @@ class ToolSettings:
     `output_limit_bytes` limits the text of one result for the model, `read_limit_bytes` the text of
     one call of `read_file`. `blocked_paths` are components, or sequences of components, that no
     path may contain; `off_limits` are files and folders that no tool opens, regardless of other
-    permissions. `fixed_files` decide what tools may do, such as a policy file: a command in a
-    sandbox can read them, file tools never open them. Without a `sandbox` commands can do
+    permissions. `fixed_files`, such as a policy file, decide what tools may do: commands in a
+    sandbox can read them, file tools never open them. Without a `sandbox`, commands can do
     everything that the user can; in a sandbox they reach only `exec_hosts` ("*.example.org" for all
     subdomains) and, in the owner's conversations, the local services `exec_local`
     ("127.0.0.1:5432"), never `own_services`; of these, `exec_disposable` have data that may be
@@ -64,7 +64,8 @@ class ToolSettings:
         )
 
 
-# Handling of an edit that brings new errors: no check, a report with the result, or a rejection.
+# Handling of an edit that introduces new errors: no check, a report with the result, or a
+# rejection.
 BeforeWrite = Literal["off", "report", "block"]
 
 
@@ -72,8 +73,8 @@ BeforeWrite = Literal["off", "report", "block"]
 class LspServerSettings:
     """Language server: its program with arguments, and the extensions of its files (".py").
 
-    `languages` gives their language ids where they differ from the usual ids. `options` are sent at
-    its start, `settings` on request; `root_files` are files at the top of a project. Only a server
+    `languages` maps extensions to language ids that differ from the usual ids. `options` are sent
+    at startup, `settings` on request; `root_files` are files at the top of a project. Only a server
     that a person has `configured` runs outside of a sandbox; the command of a server from a plugin
     opens only files in the `plugin_folder`.
     """
@@ -95,9 +96,9 @@ class LspSettings:
     """Language servers: `servers` are configured and precede the built-in ones.
 
     `without` names built-in servers that are not used. `folder` contains their homes and logs;
-    without it they last as long as the agent. A server without requests for `idle_s` is ended; a
-    check before a write waits at most `wait_s`, an answer `timeout_s`. With `watch` the servers are
-    notified of changes on the disk.
+    without it, they last as long as the agent. A server without requests for `idle_s` is ended; a
+    check before a write waits at most `wait_s`, other requests `timeout_s`. With `watch`, the
+    servers are notified of changes on disk.
     """
 
     enabled: bool = True
@@ -113,11 +114,10 @@ class LspSettings:
 
 @frozen
 class SubagentLimits:
-    """Limits of sub-agents.
+    """Limits of sub-agents: maximum depth, number at a time per conversation, and cost of each.
 
-    They set the maximum depth (0: no sub-agents), the number per conversation that run at a time,
-    and the cost of one. With `worktrees`, parallel ones that write get a git worktree each in a
-    project.
+    With a maximum depth of 0, there are no sub-agents. With `worktrees`, parallel sub-agents that
+    write to a project each get a git worktree.
     """
 
     max_depth: int = 1
@@ -126,7 +126,7 @@ class SubagentLimits:
     worktrees: bool = True
 
     def may_spawn(self, depth: int) -> bool:
-        """Return whether an agent at this depth may start sub-agents; a person's turn has 0."""
+        """Return whether an agent at this depth may start sub-agents; a person's turn is at 0."""
         return depth < self.max_depth
 
 
@@ -134,14 +134,14 @@ class SubagentLimits:
 class AgentSettings:
     """Limits and defaults. `call_timeout_s` limits one tool call, `max_iterations` model calls.
 
-    `effort` says how hard models think; None means each model's default. `secrets` are values
-    that never appear in an event, result or message, like the models' keys; ordinary words are not
-    redacted (see `agent.security.secret_values`). Content of projects in `trusted_folders` counts
-    as the owner's text, and so does that of their recorded `worktrees`; elsewhere, and outside of
-    the workspace, it counts as a stranger's. New worktrees are created in `worktrees_parent` (None:
-    beside the repository). With `watch`, a turn reports which files of its folder change while it
-    runs, by any cause. `project`: the workspace is a project; the model sees its tree and
-    instructions for work on code.
+    `effort` is the effort of models; None means each model's default. `secrets` are values that
+    never appear in an event, result or message, like the models' keys; ordinary words are not
+    redacted (see `agent.security.secret_values`). Content of projects in `trusted_folders` and of
+    their recorded `worktrees` counts as the owner's text; content elsewhere outside of the
+    workspace counts as a stranger's. New worktrees are created in `worktrees_parent` (None: next to
+    the repository). With `watch`, a turn reports all files in its folder that change while it runs.
+    `project`: the workspace is a project; the model sees its tree and instructions for work on
+    code.
     """
 
     max_iterations: int = 200

@@ -59,7 +59,7 @@ class Text:
 
 @frozen
 class Context:
-    """Context that changes (time, sender, channel), for the model and not for people.
+    """Variable context (time, sender, channel) for the model but not for people.
 
     It is stored with its user message, so that a conversation only ever grows at its end and the
     vendor's prompt cache keeps hitting.
@@ -70,7 +70,7 @@ class Context:
 
 @frozen
 class Thinking:
-    """A reasoning block; some vendors require `signature` back unchanged."""
+    """Reasoning block; some vendors require `signature` back unchanged."""
 
     text: str
     signature: str | None = None
@@ -78,14 +78,14 @@ class Thinking:
 
 @frozen
 class RedactedThinking:
-    """A hidden reasoning block of the vendor; `data` is sent back unchanged."""
+    """Hidden reasoning block of the vendor; `data` is sent back unchanged."""
 
     data: str
 
 
 @frozen
 class Image:
-    """A picture for the model; `media_type` is such as image/png."""
+    """Picture for the model; `media_type` is a type such as image/png."""
 
     media_type: str
     data: bytes = field(repr=False)
@@ -93,10 +93,10 @@ class Image:
 
 @frozen
 class ImageFile:
-    """A picture in a file, which is loaded for each request as far as there is room.
+    """Picture in a file, which is loaded for each request that has room for it.
 
-    `path` starts at the workspace, unless it is absolute. `digest` (SHA-256, hex) binds the content
-    of the file: anything else is not shown.
+    `path` is relative to the workspace, unless it is absolute. `digest` (SHA-256, hex) binds the
+    content of the file; other content is not shown.
     """
 
     path: str
@@ -106,9 +106,9 @@ class ImageFile:
 
 @frozen
 class ToolCallMarker:
-    """The position of the call with this `id` among a reply's thoughts.
+    """Position of the call with this `id` among a reply's thoughts.
 
-    It exists only when thoughts follow the call: their vendor wants them back in their places.
+    It exists only if thoughts follow the call, because their vendor requires the original order.
     """
 
     id: str
@@ -119,10 +119,10 @@ Part = Text | Context | Thinking | RedactedThinking | Image | ImageFile | ToolCa
 
 @frozen
 class ToolCall:
-    """One call that the model requests.
+    """Call that the model requests.
 
-    `raw` is the argument text as received, or as repaired; `arguments` is None when `raw` is not a
-    JSON object, so that the model receives an error instead of a guess.
+    `raw` is the argument text as received or repaired; `arguments` is None if `raw` is not a JSON
+    object, so that the model receives an error instead of a guess.
     """
 
     id: str
@@ -133,9 +133,10 @@ class ToolCall:
 
 @frozen
 class Message:
-    """One entry of a conversation. `tool_call_id` and `is_error` belong to role `tool`.
+    """Entry of a conversation.
 
-    `taint` does, too, and to messages of an imported file.
+    `tool_call_id` and `is_error` are for the role `tool`; `taint` is for that role and for messages
+    from an imported file.
     """
 
     role: MessageRole
@@ -144,10 +145,10 @@ class Message:
     tool_call_id: str | None = None
     is_error: bool = False
     taint: frozenset[Taint] = frozenset()
-    # A provider's encodings of this message, by dialect. A long history is thus serialised once,
-    # not at every request.
+    # A provider's encodings of this message, by dialect. A long history is thus encoded once, not
+    # for every request.
     wire: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False, init=False)
-    # An estimate of its size, once counted (see `context/token_budget.py`).
+    # Estimate of its size, once counted (see `context/token_budget.py`).
     tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 
     @property
@@ -170,7 +171,8 @@ def assistant(text: str, tool_calls: tuple[ToolCall, ...] = ()) -> Message:
 class Artifact:
     """Output of a tool besides text.
 
-    For a changed file, a diff to show; a `file` for the person, with a caption as its content.
+    For a changed file, it contains a diff to show; a `file` for the person has a caption as its
+    content.
     """
 
     kind: Literal["diff", "file"]
@@ -183,9 +185,9 @@ class ToolResult:
     """Result of a tool call; a failure is a value, never an exception.
 
     `ends_with` ends the turn once its results are stored: the person receives this text, and their
-    next message is the answer. `cut_bytes` were left out of `for_model`; `file` is the complete
-    text. `images` are shown to models with vision, after the text. `handoff` names the agent that
-    answers from here on. `is_denied`: the call was not allowed.
+    next message is the answer. `cut_bytes` were left out of `for_model`; `file` contains the
+    complete text. `images` are shown after the text to models with vision. `handoff` names the
+    agent that answers from now on. `is_denied`: the call was not allowed.
     """
 
     for_model: str
@@ -203,7 +205,7 @@ class ToolResult:
 
 @frozen
 class Usage:
-    """Tokens as the vendor counted them; `cached` is the part of `input` read from its cache."""
+    """Tokens as counted by the vendor; `cached` is the part of `input` read from its cache."""
 
     input: int = 0
     output: int = 0
@@ -219,10 +221,10 @@ class Usage:
 class Result(Generic[OutputT]):
     """Result of a turn.
 
-    `output` is the answer as `output_type`, when a program asked for it; no event carries it.
-    `text` is the model's whole text for the person in this turn. `stopped` names the reason if the
-    model did not end the turn: a limit, a loop, an interruption or an error. `cost_usd` is None
-    when the cost of a call of this turn is unknown.
+    `output` is the answer as `output_type`, if a program requested it; no event contains it. `text`
+    is the model's whole text for the person in this turn. `stopped` names the reason if the model
+    did not end the turn: a limit, a loop, an interruption or an error. `cost_usd` is None if the
+    cost of any call of this turn is unknown.
     """
 
     success: bool
@@ -236,12 +238,12 @@ class Result(Generic[OutputT]):
     error_code: str | None = None
     cost_usd: float | None = None
     output: OutputT = field(default=None, metadata={"in_events": False})  # type: ignore[assignment]
-    # The answering agent: the last one, after a handoff.
+    # Answering agent; after handoffs, the last one.
     agent: str = "main"
 
     @property
     def images(self) -> "tuple[Image | ImageFile, ...]":
-        """Pictures that tools and the model returned in this turn, in their order."""
+        """Pictures that tools and the model returned in this turn, in order."""
         return tuple(
             part
             for message in self.messages

@@ -1,3 +1,3 @@
-"""Kore's version, stated only here; the build reads it from this file."""
+"""Kore's version, which the build reads from this file."""
 
 VERSION = "0.1.0"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CodeServices:
-    """The code intelligence of an agent, which also serves as its `DraftCheck`.
+    """Code intelligence of an agent, which also serves as its `DraftCheck`.
 
     Without a sandbox, language servers without explicit configuration run only in
     `trusted` folders.
@@ -140,7 +140,7 @@ class CodeServices:
         return [LspTool(self), LspEditTool(self), outline, *virtual]
 
     def is_like(self, settings: LspSettings, tools: ToolSettings, trusted: Sequence[Path]) -> bool:
-        """Return whether services with these settings would be the same."""
+        """Return whether services with these settings would be identical."""
         own_settings = (self.settings, self.tool_settings, self._trusted)
         return own_settings == (settings, tools, tuple(trusted))
 

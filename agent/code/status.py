@@ -10,7 +10,7 @@ ServerState = Literal["idle", "starting", "ready", "failed"]
 
 @frozen
 class ServerStatus:
-    """Status of a server for one folder.
+    """Status of a server in a folder.
 
     `failure` is a sentence for people, `documents` the number of open files.
     """

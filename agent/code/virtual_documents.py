@@ -1,7 +1,7 @@
 """In-memory drafts of files that a session plans to write together, and their tools.
 
-The tools plan changes of several files, check them and write them at once. Models see them only
-when an agent's definition names them.
+The tools plan changes of several files, check them and write them at once. Models see them only if
+an agent's definition names them.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ _MAX_SESSIONS = 50
 
 
 class VirtualDocuments:
-    """Planned files of all sessions of an agent. Nothing touches the disk before `sync`."""
+    """Planned files of all sessions of an agent. Nothing is written to disk before `sync`."""
 
     def __init__(self, diagnostics: "DraftDiagnostics") -> None:
         self._diagnostics = diagnostics
         self._sessions: OrderedDict[str, dict[Path, Draft]] = OrderedDict()
 
     async def put(self, session: str, path: Path, text: str) -> None:
-        """Plan this text as the content of a file. Raises `ToolError` when too much is planned."""
+        """Plan this text as the content of a file. Raises `ToolError` if too much is planned."""
         drafts = self._drafts(session)
         earlier = drafts.get(path)
         before = earlier.before if earlier is not None else await read_text(path)
@@ -62,14 +62,14 @@ class VirtualDocuments:
         drafts[path] = Draft(path, before, text)
 
     def text(self, session: str, path: Path) -> str | None:
-        """Return the planned content of a file, or None when none is planned."""
+        """Return the planned content of a file, or None if it has none."""
         draft = self._drafts(session).get(path)
         return draft.after if draft is not None else None
 
     def planned(self, session: str, paths: Sequence[Path] = ()) -> list[Draft]:
         """Return the drafts of these paths in this order, or all drafts sorted by path.
 
-        Raises `ToolError` for a path without a draft and when nothing is planned.
+        Raises `ToolError` for a path without a draft, or if nothing is planned.
         """
         drafts = self._drafts(session)
         if missing := next((path for path in paths if path not in drafts), None):
@@ -82,13 +82,14 @@ class VirtualDocuments:
     async def find_errors(self, path: Path, call: CallContext) -> "NewErrors":
         """Return the errors that the planned files would introduce.
 
-        A guest gets the errors of this path only: another person may have planned the other files.
+        A guest gets only the errors of this path, because another person may have planned the other
+        files.
         """
         paths = [path] if holds_files_of_others(call) else []
         return await self._diagnostics.find_errors(self.planned(call.session, paths), call)
 
     async def sync(self, session: str, drafts: Sequence[Draft], call: CallContext) -> None:
-        """Write the drafts, all or none, and remove them from the plan. Raises `ToolError`."""
+        """Write the drafts atomically, and remove them from the plan. Raises `ToolError`."""
         await file_io.in_thread(lambda: write_set(drafts, call))
         planned = self._drafts(session)
         for draft in drafts:
@@ -108,7 +109,7 @@ class VirtualDocuments:
 
 
 async def read_text(path: Path) -> str | None:
-    """Return the current text of a file, or None when it does not exist. Raises `ToolError`."""
+    """Return the current text of a file, or None if it does not exist. Raises `ToolError`."""
 
     def read() -> str | None:
         if file_io.kind(path) is None:
@@ -144,7 +145,7 @@ class _PlanningTool:
         self._services = services
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Declare a read only: planned text is judged when `sync_virtual` writes it."""
+        """Declare only a read: planned text is judged when `sync_virtual` writes it."""
         return EffectPlan(reads=(self._path(args, call),))
 
     def _path(self, args: Mapping[str, Any], call: CallContext) -> Path:
@@ -165,7 +166,7 @@ class _PlanningTool:
 
 
 class CreateVirtual(_PlanningTool):
-    """Plan the whole content of a new or existing file."""
+    """Tool that plans the whole content of a new or existing file."""
 
     name: ClassVar[str] = "create_virtual"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -182,7 +183,7 @@ class CreateVirtual(_PlanningTool):
 
 
 class UpdateVirtual(_PlanningTool):
-    """Plan one replacement in the planned text of a file, or in its text on disk."""
+    """Tool that plans a replacement in the planned text of a file, or in its text on disk."""
 
     name: ClassVar[str] = "update_virtual"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -214,7 +215,7 @@ class UpdateVirtual(_PlanningTool):
 
 
 class SyncVirtual:
-    """Write the planned files with one approval and one undo step, all or none."""
+    """Tool that writes all planned files atomically, with one approval and one undo step."""
 
     name: ClassVar[str] = "sync_virtual"
     traits: ClassVar[ToolTraits] = ToolTraits(

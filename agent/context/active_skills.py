@@ -39,7 +39,7 @@ def leaving_skills(
     earlier: Sequence[AttachedFile],
     goal: int,
 ) -> tuple[AttachedFile, ...]:
-    """Return the skill texts that no remaining message contains, shortened to the skill limit."""
+    """Return the skill texts that are in no remaining message, shortened to the skill limit."""
     texts = {file.path: file.text for file in earlier if file.path.startswith(SKILL)}
     for name, text in skill_texts(leaving):
         texts.pop(f"{SKILL}{name}", None)

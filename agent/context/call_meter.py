@@ -66,7 +66,7 @@ class CallMeter:
         return [report, *(events.Notice("warning", text) for text in receipt.warnings)]
 
     async def count_partial(self) -> None:
-        """Record what arrived of an interrupted reply, if anything."""
+        """Record the usage of an interrupted reply, if any of it arrived."""
         if self._received_parts:
             usage = Usage(self._least.input, estimate_text("".join(self._received_parts)))
             self._received_parts.clear()

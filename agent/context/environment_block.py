@@ -21,7 +21,7 @@ def describe_environment(
 ) -> str:
     """Return the description for an agent that can run commands; it covers `.git` in projects.
 
-    `full_access` says whether the turn has full access, which the settings alone do not grant.
+    `full_access` means that the turn has full access, which the settings alone do not grant.
     """
     from agent.tools.shell.exec import MAX_TIMEOUT_S
 

@@ -23,7 +23,7 @@ from agent.types import Context, Message, Part, Text, ToolCall
 
 # Share of the limit after an eviction, so that not every request evicts files.
 _KEEP = 0.6
-# Shorter content costs little more than its replacement line.
+# Shorter content takes little more room than its replacement line.
 _MIN_TOKENS = 150
 
 _MAX_NAMES = 8
@@ -83,7 +83,7 @@ class FileFocus:
         return self.replay(messages, most)
 
     def replay(self, messages: Sequence[Message], most: int) -> FocusedMessages:
-        """Return the same as `fit`, with the list of files even if nothing is evicted."""
+        """Like `fit`, but with the list of files even if nothing is evicted."""
         return _Replay(self, messages, most).fit()
 
     def paths_edited(self, call: ToolCall) -> Sequence[str]:
@@ -197,7 +197,7 @@ class _Replay:
 
 
 def _without(message: Message, paths: set[str], focus: FileFocus) -> Message:
-    """Return the message with a line in place of each of the files; a result shows one file."""
+    """Return the message with each of the files replaced by a line; a result shows one file."""
     if message.role == "tool":
         (path,) = paths
         return replace(message, content=tuple(map(partial(_short_result, path), message.content)))
@@ -221,7 +221,7 @@ def _short_reading(path: str, text: str) -> str:
     if not reading.lines:
         return text
     line = _line(path, list(reading.lines.values()))
-    # Text after the lines is not part of the file: folder instructions and change notices.
+    # Text after the lines, such as folder instructions and change notices, is not part of the file.
     return f"{line}\n{reading.rest}".rstrip("\n")
 
 

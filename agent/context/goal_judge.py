@@ -26,7 +26,7 @@ _MAX_MESSAGES = 60
 _MAX_TRANSCRIPT_TOKENS = 16_000
 # Share of the model's window for the transcript.
 _SHARE = 0.5
-# Thoughts of a model that reasons count as well.
+# The thoughts of a reasoning model count as well.
 _REPLY_TOKENS = 4_000
 _MAX_LINE_CHARS = 500
 
@@ -52,9 +52,10 @@ class GoalJudge:
     redactor: Redactor
 
     async def judge(self, goal: str, messages: Sequence[Message], meter: UsageMeter) -> GoalVerdict:
-        """Return the verdict on a conversation. A reply that is no verdict is asked for again.
+        """Return the verdict on a conversation.
 
-        Raises `ProviderError` after `MAX_TRIES` tries, `LimitReached` and `ConfigError`.
+        If a reply is not a verdict, the model is asked again. Raises `ProviderError` after
+        `MAX_TRIES` tries, `LimitReached` and `ConfigError`.
         """
         for n in range(1, MAX_TRIES + 1):
             try:

@@ -73,7 +73,8 @@ def is_valid(messages: Iterable[Message]) -> bool:
 def repair(messages: Sequence[Message]) -> list[Message]:
     """Return a valid conversation: without orphan results, and with missing results filled in.
 
-    A vendor answers 400 forever to a session with one orphan call; this runs before each request.
+    Vendors respond with 400 to every request of a session with an orphan call, so this runs before
+    each request.
     """
     if is_valid(messages):
         return list(messages)

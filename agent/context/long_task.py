@@ -1,4 +1,4 @@
-"""Long work: files in a folder that carry a task over many sessions."""
+"""Long tasks: files in a folder that preserve the state of a task across sessions."""
 
 import os
 from pathlib import Path
@@ -43,7 +43,8 @@ def describe_progress(folder: Path) -> str:
         for feature in features
     ]
     first_open = next((n for n, item in enumerate(features) if not item.passes), 0)
-    # If the list is too long, completed features are omitted first: the next open ones matter.
+    # If the list is too long, completed features are omitted first, because the next open ones
+    # matter.
     start = max(0, min(first_open - 5, len(lines) - _MAX_LINES))
     excerpt = lines[start : start + _MAX_LINES]
     if (remaining := len(lines) - len(excerpt)) > 0:

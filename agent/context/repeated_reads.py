@@ -1,7 +1,7 @@
 """Shorter results for repeated reads of a file that is still in the model's context.
 
 The earlier content is taken only from the messages that were sent. Content that was dropped,
-summarized or shortened is not among them and is shown again.
+summarized or shortened is therefore shown again.
 """
 
 import re
@@ -38,7 +38,7 @@ class _ShownFile:
     """Content of one file as shown in a request, with the latest version of each line.
 
     `number` is the number of the newest message that shows any line. `is_repeated` means that the
-    model was just informed that nothing has changed.
+    model was just informed about the unchanged content.
     """
 
     lines: Mapping[int, str]

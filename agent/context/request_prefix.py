@@ -28,9 +28,8 @@ class RequestPrefix:
     """System prompt, tools and options of a conversation's requests, byte for byte.
 
     A request that adds one message is cheap, because the rest is in the vendor's cache. This
-    applies only to one model: `model`, as opened by the pool. `gauge` knows the token factor of
-    `counted_as`, `folder` is the base of picture paths, and `edited` reads the files again that the
-    turns edited.
+    applies only to `model`, as opened by the pool. `gauge` knows the token factor of `counted_as`,
+    `folder` is the base of picture paths, and `edited` reads edited files again.
     """
 
     model: str | None

@@ -1,4 +1,4 @@
-"""Token budget of requests: which part of a conversation fits the model's window.
+"""Token budget of requests: selection of the messages that fit the model's window.
 
 Trimming is deterministic and causal: what a request drops depends only on the messages up to that
 request, so the next request drops the same and continues it byte for byte. A full window is emptied
@@ -97,7 +97,7 @@ def estimate_text(text: str) -> int:
 def estimate(message: Message) -> int:
     """Estimate the tokens of a message in a request. The result is cached in the message.
 
-    Thinking is excluded: vendors drop it, or count only that of the running turn.
+    Thinking is excluded: vendors drop it, or count it only in the running turn.
     """
     if message.tokens is not None:
         return message.tokens
@@ -136,8 +136,8 @@ def trim_to_budget(
 
     Cuts are before user messages; in a single round that is too long, they are before replies, and
     the round's user message stays in front. If this is not enough, the middle of the longest texts
-    is omitted. `trimmed` says that older messages were dropped before these; `front` is the text
-    that describes them.
+    is omitted. `trimmed` means that older messages were already dropped; `front` is the text that
+    describes them.
     """
     sizes = [message.tokens or estimate(message) for message in messages]
     ahead = estimate_text(front) if front else 0
@@ -157,7 +157,7 @@ def trim_to_budget(
 
 
 class _Cut(NamedTuple):
-    """Position to cut before; `request` is the message that stays in front of it."""
+    """Position of a cut; `request` is the message that stays in front of it."""
 
     place: int
     request: int | None
@@ -210,7 +210,7 @@ class _TrimHistory:
             if role == "user":
                 request = place
             front = request if role == "assistant" else None
-            # A cut directly after its own request would drop nothing.
+            # A cut directly after the request itself would drop nothing.
             if role != "tool" and place > self.start and (front is None or front < place - 1):
                 tokens = remaining_tokens + (0 if front is None else self._sizes[front])
                 cuts.append(_Cut(place, front, tokens))

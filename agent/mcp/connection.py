@@ -36,7 +36,7 @@ FIRST_STATELESS = "2026-07-28"
 # Pause after the first failure; doubled after each further failure.
 _MIN_RETRY_INTERVAL_S = 1.0
 _MAX_RETRY_INTERVAL_S = 300.0
-# A list with more pages is taken for endless.
+# A list with more pages counts as endless.
 _MAX_PAGES = 100
 _CLOSE_TIMEOUT_S = 10.0
 # Time limit for the ping that follows an unanswered request.
@@ -48,20 +48,19 @@ Refusals = list[str]
 _refusals: ContextVar[Refusals] = ContextVar("refusals")
 
 State = Literal["idle", "starting", "ready", "failed"]
-# Opens the streams. The first function is called when they are lost, the second when an HTTP server
-# refuses a message of its session.
+# Opens the streams. The first function is called when the streams are lost, the second when an HTTP
+# server refuses a message of its session.
 OpenTransport = Callable[
     [Callable[[], None], Callable[[], None]], AbstractAsyncContextManager["TransportStreams"]
 ]
 
 
 class McpConnection:
-    """A client owned by a task of its own, because the SDK can close a client only in the task that
-    opened it.
+    """Client owned by a separate task. The SDK can close a client only in the task that opened it.
 
     `on_change` is called when the server reports changed tools or prompts. `last_words` returns why
     the server ended, or an empty string. `elicit` asks a person the server's questions during calls
-    without a person of their own; without it, the server learns that it cannot ask.
+    without a person of their own; without it, the server is informed that it cannot ask.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class McpConnection:
     ) -> None:
         self.server = server
         self.state: State = "idle"
-        # True when the server has been listed since its last start.
+        # True if the server has been listed since its last start.
         self.is_listed = False
         self.failure = ""
         self._open_transport = open_transport
@@ -108,7 +107,7 @@ class McpConnection:
         """Return the result of `work`, repeating it once after a lost session.
 
         `elicit` asks the person of this call. `is_read` marks a request without side effects, which
-        may be repeated. Raises `ToolError` with a sentence for the model when the server is
+        may be repeated. Raises `ToolError` with a sentence for the model if the server is
         unreachable, refuses, or takes longer than `timeout_s`.
         """
         try:
@@ -274,7 +273,7 @@ class McpConnection:
                 )
             self._closing = asyncio.Event()
             self._client = loop.create_future()
-            # There may be no caller left when the start fails.
+            # There may be no caller left if the start fails.
             self._client.add_done_callback(_retrieve)
             self.state, self.is_listed = "starting", False
             self._owner = asyncio.create_task(

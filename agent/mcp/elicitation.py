@@ -19,9 +19,9 @@ _MAX_REFUSALS = 2
 
 
 class LiveCall:
-    """A running call: who answers its questions, and its deadline.
+    """Running call, with the person who answers its questions and a deadline.
 
-    The deadline is suspended while a person thinks.
+    The deadline is suspended while the person thinks.
     """
 
     def __init__(self, ask: Elicit, deadline: asyncio.Timeout) -> None:
@@ -78,7 +78,7 @@ _current_call: ContextVar[LiveCall | None] = ContextVar("current_mcp_call", defa
 
 
 class LiveCalls:
-    """The running calls of one server. `ask` serves calls without a person of their own."""
+    """Running calls of one server. `ask` serves calls without a person of their own."""
 
     def __init__(self, ask: Elicit | None) -> None:
         self._ask = ask or decline

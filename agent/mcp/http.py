@@ -89,9 +89,9 @@ def bounded_client(
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """A response stream that yields whole lines, since each message is a line.
+    """Response stream that yields whole lines, since each message is a line.
 
-    It fails when the response is longer than `limit_bytes`, a line is too long, or the budget is
+    It fails if the response is longer than `limit_bytes`, a line is too long, or the budget is
     exhausted.
     """
 

@@ -13,8 +13,10 @@ from agent.types import Taint
 
 
 class JoinedServers:
-    """A `ToolSource`. A configured server takes precedence over a session's server of the same
-    name."""
+    """`ToolSource` of several sources.
+
+    A configured server takes precedence over a session's server of the same name.
+    """
 
     def __init__(self, own: McpServers, configured: ToolSource | None) -> None:
         self._own = own

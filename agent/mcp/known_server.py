@@ -14,7 +14,7 @@ _MAX_NOTICE_CHARS = 300
 
 
 class KnownServer:
-    """One server with its connection, last listing, accepted tools and pending notices."""
+    """Server with its connection, last listing, accepted tools and pending notices."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class KnownServer:
         # None before the first list with tools.
         self.owner_accepted = accepted
         self.listing_task: asyncio.Task[None] | None = None
-        # True when the server has reported changes since the last listing.
+        # True if the server has reported changes since the last listing.
         self.is_stale = False
         self.failure = ""
         self._notice = ""
@@ -40,7 +40,7 @@ class KnownServer:
 
     @property
     def accepted(self) -> AcceptedTools:
-        """The tools that the owner has accepted, and the resource tool that Kore adds."""
+        """Tools that the owner has accepted, and the resource tool that Kore adds."""
         accepted = self.owner_accepted or AcceptedTools()
         if (own := self._resource_tool()) is None:
             return accepted
@@ -80,7 +80,7 @@ class KnownServer:
         return definition.name == resources.NAME and not is_own
 
     def check(self, definition: McpToolDefinition) -> None:
-        """Raise `ToolError` unless the server offers the tool exactly as it was judged."""
+        """Raise `ToolError` unless the server still offers the tool exactly as judged."""
         if definition in self.offer():
             return
         text = (

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[!-~]{1,256}")
 
 @frozen
 class McpToolDefinition:
-    """A tool under its server's name, with the server's description."""
+    """Tool under its server's name, with the server's description."""
 
     name: str
     description: str
@@ -43,7 +43,7 @@ class McpToolDefinition:
 
 @frozen
 class McpPrompt:
-    """A prompt that people call as a command.
+    """Prompt that people call as a command.
 
     `arguments` are pairs of a name and whether it is required.
     """
@@ -55,7 +55,7 @@ class McpPrompt:
 
 @frozen
 class ServerListing:
-    """The tools and prompts of a server. `protocol` is its protocol version."""
+    """Tools and prompts of a server. `protocol` is its protocol version."""
 
     protocol: str = ""
     tools: tuple[McpToolDefinition, ...] = ()
@@ -71,9 +71,9 @@ class ServerListing:
 
 @frozen
 class AcceptedTools:
-    """The tools of a server as its owner accepted them.
+    """Tools of a server as accepted by the owner.
 
-    The first list is accepted automatically, later ones by `kore mcp test NAME --accept`. Only the
+    The first list is accepted automatically, later lists by `kore mcp test NAME --accept`. Only the
     owner changes them.
     """
 
@@ -89,8 +89,7 @@ class AcceptedTools:
 
 
 def tool_definition(name: str, description: str, schema: Any) -> McpToolDefinition | None:
-    """Return a tool prepared for models, or None when it is too large or has an unprintable
-    name."""
+    """Return a tool prepared for models, or None if it is too large or has an unprintable name."""
     parameters = plain_schema(schema)
     size = len(json.dumps(parameters, default=str).encode("utf-8", "surrogatepass"))
     if size > MAX_DEFINITION_BYTES or not _NAME.fullmatch(name):

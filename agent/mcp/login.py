@@ -33,9 +33,10 @@ logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL)
 
 
 class ServerLogin(OAuthClientProvider):
-    """Adds a token to each request.
+    """Authentication that adds a token to each request.
 
-    With a dialog it starts a new login. Without a dialog `failure` says what a person has to do.
+    With a dialog, it starts a new login. Without a dialog, `failure` explains what a person has to
+    do.
     """
 
     def __init__(self, server: McpServerSettings, file: LoginFile, options: LoginOptions) -> None:
@@ -112,7 +113,7 @@ class ServerLogin(OAuthClientProvider):
             if response.status_code == 401:
                 self._refuse()
             return
-        # A rejected token is renewed once, by this process or another.
+        # A rejected token is renewed once, by this or another process.
         refused, is_last = "", False
         while True:
             if is_renewed := self._must_renew(refused):

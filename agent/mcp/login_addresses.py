@@ -19,11 +19,11 @@ LookUp = Callable[[str], Awaitable[Sequence[Address]]]
 
 
 class UnsafeAddress(Exception):
-    """Raised for an address that the server must not make Kore connect to."""
+    """Error for an address that the server must not make Kore connect to."""
 
 
 async def look_up(host: str) -> Sequence[Address]:
-    """Return the addresses of a host; none when the lookup fails."""
+    """Return the addresses of a host; none if the lookup fails."""
     try:
         records = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
         return [ip_address(str(record[4][0])) for record in records]

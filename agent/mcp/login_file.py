@@ -25,7 +25,7 @@ _LOCK_POLL_INTERVAL_S = 0.05
 
 
 class Sealer(Protocol):
-    """Encrypts bytes; `place` binds them to their purpose."""
+    """Encryption of bytes; `place` binds them to their purpose."""
 
     def shut(self, data: bytes, place: str) -> bytes: ...
 
@@ -34,11 +34,11 @@ class Sealer(Protocol):
 
 
 class LoginDialog(Protocol):
-    """A person who opens the login page and returns the address that it redirects to."""
+    """Person who opens the login page and returns the address that it redirects to."""
 
     @property
     def redirect_uri(self) -> str:
-        """The URI to which the login page redirects."""
+        """URI to which the login page redirects."""
 
     async def show(self, url: str) -> None:
         """Show the URL of the login page."""
@@ -67,7 +67,7 @@ class LoginOptions:
 
 
 class LoginFile:
-    """The login of the server at `url`, encrypted when there is a `sealer`.
+    """Login of the server at `url`, encrypted if there is a `sealer`.
 
     `learn` receives each secret.
     """
@@ -97,8 +97,8 @@ class LoginFile:
         """Lock the login against other tasks and processes while the context is open.
 
         A refresh token may be used only once, and many servers revoke the whole login when it is
-        used twice. Raises `ToolError` when another process keeps the lock too long, or when the
-        lock file cannot be opened.
+        used twice. Raises `ToolError` if another process holds the lock too long, or if the lock
+        file cannot be opened.
         """
         path = self._path.with_name("login.lock")
         try:
@@ -114,7 +114,7 @@ class LoginFile:
             os.close(descriptor)
 
     def read(self) -> dict[str, Any]:
-        """Return the login stored for this URL; empty when it is missing or unreadable."""
+        """Return the login stored for this URL; empty if it is missing or unreadable."""
         try:
             data = self._path.read_bytes()[:_MAX_BYTES]
         except OSError:
@@ -133,7 +133,7 @@ class LoginFile:
         return login
 
     def write(self, login: Mapping[str, Any]) -> None:
-        """Store a login. Raises `ToolError` when the file cannot be written."""
+        """Store a login. Raises `ToolError` if the file cannot be written."""
         self._learn(_secrets(login))
         data = json.dumps({"url": self.url, "login": login}).encode()
         if self._sealer is not None:

@@ -19,21 +19,21 @@ _REDIRECT_URI = "http://127.0.0.1:41823/callback"
 
 
 class SingleServer(Protocol):
-    """A single server that a person is logging in to."""
+    """Single server that a person is logging in to."""
 
     async def refresh(self, name: str) -> ServerListing: ...
     async def aclose(self) -> None: ...
 
 
 class LoginSource(Protocol):
-    """The part of `agent.mcp.servers.McpServers` that logins need."""
+    """Part of `agent.mcp.servers.McpServers` that logins need."""
 
     def for_login(self, name: str, dialog: LoginDialog) -> SingleServer: ...
     def login_file(self, name: str) -> LoginFile: ...
 
 
 class PastedDialog:
-    """A `LoginDialog` for a person who sends the address that the page redirected to."""
+    """`LoginDialog` for a person who sends the address that the page redirected to."""
 
     def __init__(self, redirect_uri: str) -> None:
         self.redirect_uri = redirect_uri
@@ -56,7 +56,7 @@ class PastedDialog:
             self._address.exception()
 
     def take(self, address: str) -> bool:
-        """Finish the login with an address. Return False when it belongs to another login."""
+        """Finish the login with an address. Return False if it belongs to another login."""
         if not self.link.done():
             return False
         state = parse_qs(urlsplit(self.link.result()).query).get("state")
@@ -74,8 +74,7 @@ class PendingLogins:
         self._logins: dict[str, tuple[PastedDialog, asyncio.Task[ServerListing]]] = {}
 
     async def begin(self, servers: LoginSource, name: str) -> str:
-        """Return the link for the person, empty when the server needs no login. Raises
-        `ToolError`."""
+        """Return the link for the person, "" if the server needs no login. Raises `ToolError`."""
         await self._end(name)
         dialog = PastedDialog(_redirect_uri(servers, name))
         task = asyncio.create_task(_log_in(servers, name, dialog), name=f"mcp login {name}")

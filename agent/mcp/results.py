@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import CallToolResult
 
-# The list in the result of each request.
+# List in the result of each request.
 _LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -27,7 +27,7 @@ _LISTS = {
     "resources/read": "contents",
     "prompts/get": "messages",
 }
-# The identifying key of an item, and the other keys that are sufficient.
+# Identifying key of an item, and the other keys that suffice.
 _ESSENTIALS = {
     "tools": ("name", "description", "inputSchema"),
     "prompts": ("name", "description", "arguments"),
@@ -98,7 +98,7 @@ def _image(data: str) -> Image | None:
 
 
 def read_tolerantly(session: "ClientSession", note: Callable[[str, Sequence[str]], None]) -> None:
-    """Make a session drop malformed items of a result, where the SDK would reject all of it.
+    """Make a session drop malformed items of a result. The SDK would reject the whole result.
 
     `note` receives the method and the names of the dropped items.
     """
@@ -118,8 +118,9 @@ def read_tolerantly(session: "ClientSession", note: Callable[[str, Sequence[str]
 def readable(
     method: str, version: str, raw: dict[str, Any]
 ) -> tuple[dict[str, Any], Sequence[str]]:
-    """Return the result of a request without what does not fit the protocol, and the names of the
-    items of a list that were left out. An item of a result is replaced by a sentence."""
+    """Return the result of a request without the parts that violate the protocol, and the names of
+    omitted list items. An item of a result is replaced with a sentence.
+    """
     key = _LISTS.get(method)
     if key is None or _fits(method, version, raw):
         return raw, ()

@@ -18,7 +18,7 @@ _TIMEOUT_S = 10.0
 
 @frozen
 class Revocation:
-    """The result of a revocation."""
+    """Result of a revocation."""
 
     is_done: bool = False
     failure: str = ""
@@ -35,7 +35,7 @@ class Revocation:
 async def end_login(file: LoginFile) -> tuple[bool, Revocation]:
     """Revoke and remove a login. Return whether there was one, and the result of the revocation.
 
-    The login is removed even when the revocation fails.
+    The login is removed even if the revocation fails.
     """
     # Without the lock, a process that renews the tokens would store them again.
     async with file.lock():
@@ -51,7 +51,7 @@ async def end_login(file: LoginFile) -> tuple[bool, Revocation]:
 async def revoke(server_url: str, login: Mapping[str, Any]) -> bool:
     """Return whether the tokens were revoked; False without an endpoint or token.
 
-    Raises `ToolError` when the server refuses or cannot be reached.
+    Raises `ToolError` if the server refuses or cannot be reached.
     """
     metadata, tokens = login.get("metadata") or {}, login.get("tokens") or {}
     address = str(metadata.get("revocation_endpoint") or "")

@@ -27,7 +27,7 @@ MAX_MATCHES = 5
 
 
 class ToolSearch:
-    """Describes the tools that match a query, in the servers' words."""
+    """Tool that describes the tools matching a query, in the servers' words."""
 
     name: ClassVar[str] = "tool_search"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -73,7 +73,7 @@ class ToolSearch:
 
 
 class McpCall:
-    """Replaced by a call of the tool that it names; never runs itself."""
+    """Tool whose calls are replaced with calls of the tool that they name; it never runs itself."""
 
     name: ClassVar[str] = "mcp_call"
     effect: ClassVar[Effect] = "unsafe"
@@ -105,7 +105,7 @@ class McpCall:
 
 
 def _names(tools: Sequence[McpTool]) -> str:
-    """Return all names by server, cut to the limit with the number of missing names."""
+    """Return all names by server, cut to the limit, with the number of omitted names."""
     parts = []
     for server, group in groupby(tools, key=lambda tool: tool.server.name):
         names = [tool.definition.name for tool in group]

@@ -1,4 +1,4 @@
-"""All MCP servers of an agent, their tools, and the routing of calls.
+"""MCP servers of an agent, their tools, and the routing of calls.
 
 Listings are stored on disk, so a server starts only for its first listing and for its first call.
 """
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A turn waits this long for the first listings of new servers; later ones count from the next turn.
+# A turn waits this long for the first listings of new servers; later listings count from the next
+# turn.
 FIRST_LISTING_TIMEOUT_S = 10.0
 # Minimum interval between listings of a server that reports changes all the time.
 _LISTING_INTERVAL_S = 1.0
@@ -59,9 +60,9 @@ _NO_LOGINS = LoginOptions()
 
 
 class McpServers:
-    """A `ToolSource`. `tools` may be called from any thread; everything else belongs to one event
-    loop at a time.
+    """`ToolSource` of all servers.
 
+    `tools` may be called from any thread; everything else belongs to one event loop at a time.
     `reach` is for tests: the addresses that the network of servers may reach.
     """
 
@@ -112,8 +113,9 @@ class McpServers:
         return self._servers[name].listing
 
     def changes(self, name: str) -> dict[str, McpToolDefinition | None]:
-        """Return the unaccepted tools of a server by name, each as it was accepted before; None for
-        a new tool."""
+        """Return the unaccepted tools of a server by name, each in its previously accepted form;
+        None for a new tool.
+        """
         server = self._servers[name]
         return {tool.name: server.accepted.of(tool) for tool in server.unaccepted}
 
@@ -202,7 +204,7 @@ class McpServers:
         return self._root() / f"{plain}-{digest}"
 
     def for_login(self, name: str, dialog: LoginDialog) -> "McpServers":
-        """Return the same server alone, to log in to it with this dialog."""
+        """Return only this server, to log in to it with a dialog."""
         server = replace(self._servers[name].settings, start_timeout_s=LOGIN_TIMEOUT_S)
         settings = McpSettings((server,), self._root(), self._sealer)
         logins = replace(self._logins, dialog=dialog)

@@ -55,15 +55,14 @@ class McpServerSettings:
     party has written the arguments, `reach` limits the paths that they can open.
 
     `is_sse` selects the old SSE transport for a `url`. `tools` and `without_tools` are patterns
-    that select tools; tools that match `allow` run without approval. `is_private` says whether
-    results are private; None means that they are if the server has a folder, variables or headers.
-    `is_trusted_with_private_data`: calls of allowed tools do not ask because of private data.
+    that select tools; tools that match `allow` run without approval. `is_private` marks results as
+    private; None means that they are private if the server has a folder, variables or headers.
+    `is_trusted_with_private_data`: private data is no reason to ask about calls of allowed tools.
     `timeout_s` limits a call, `start_timeout_s` everything up to the list of tools. `protocol` is a
     fixed protocol version such as "2025-11-25"; None detects it.
 
-    A server that is not `is_own` came with a plugin or an editor: its tool descriptions are
-    untrusted. A server that is not `is_configured` belongs to one session and is unknown to
-    commands.
+    If `is_own` is false, the server came with a plugin or an editor, and its tool descriptions are
+    untrusted. If `is_configured` is false, it belongs to one session and is unknown to commands.
     """
 
     name: str
@@ -98,7 +97,7 @@ class McpServerSettings:
 
     @property
     def work_folder(self) -> Path | None:
-        """The working folder of a started server, or None. Touches the disk."""
+        """Working folder of a started server, or None. Touches the disk."""
         if self.folder is not None:
             return self.folder.expanduser()
         path = self.argument_folder
@@ -106,7 +105,7 @@ class McpServerSettings:
 
     @property
     def argument_folder(self) -> Path | None:
-        """The first folder that the arguments name by a path, as written. Touches the disk."""
+        """First folder that the arguments name by a path, as written. Touches the disk."""
         for word in self.args:
             if word.startswith(("/", "./", "../", "~")) or word == ".":
                 path = Path(word).expanduser()
@@ -130,7 +129,7 @@ class McpServerSettings:
 
     @property
     def digest(self) -> str:
-        """A hash of everything that identifies the server."""
+        """Hash of everything that identifies the server."""
         identity = [
             self.command,
             list(self.args),
@@ -142,13 +141,13 @@ class McpServerSettings:
 
     @property
     def program_digest(self) -> str:
-        """A hash of the program or URL alone: variables and headers may differ at each start."""
+        """Hash of only the program or URL: variables and headers may differ at each start."""
         identity = json.dumps([self.command, list(self.args), self.url])
         return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def host(self) -> str:
-        """The host that receives a call's arguments; empty when they cannot leave the machine."""
+        """Host that receives a call's arguments; empty if they cannot leave the machine."""
         if self.url is not None:
             return urlsplit(self.url).hostname or self.url
         return "anywhere" if self.network else ""
@@ -188,7 +187,7 @@ def is_mcp_tool(name: str) -> bool:
 def tool_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return a unique name for each pair of server and tool.
 
-    A name that is too long or already taken ends with a digest, which is the same in every run.
+    A name that is too long or already taken ends with a digest that is stable across runs.
     """
     names: dict[tuple[str, str], str] = {}
     used_names: set[str] = set()

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp.types import JSONRPCMessage
 
-# Lines waiting to be decoded; a server that sends more at once is ended.
+# Maximum number of lines waiting to be decoded; a server that sends more at once is ended.
 _MAX_PENDING_LINES = 1_000
 # A longer line is decoded in a thread.
 _MAX_INLINE_BYTES = 100_000
 
 
 class ServerProcess:
-    """Starts a server and provides its streams; all its processes end with the context.
+    """Process of a server, with its streams; all of its processes end with the context.
 
     `home` persists between starts as /tmp and HOME; `meters` limit its resources.
     `identity` belongs to its working folder.
@@ -129,7 +129,7 @@ class ServerProcess:
 
 
 class _MessageReader:
-    """Decodes a server's output and sends it to the client, within a budget.
+    """Decoder that sends a server's messages to the client, within a budget.
 
     Other lines go to the log.
     """
@@ -159,7 +159,7 @@ class _MessageReader:
     async def drain(self) -> None:
         """Wait until everything was delivered."""
         ending = asyncio.create_task(self._lines.put(None))
-        # A task that has stopped does not take the end marker from a full queue.
+        # A stopped task does not take the end marker from a full queue.
         await asyncio.wait({ending, self._delivery}, return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
             await asyncio.wait({self._delivery})
@@ -190,9 +190,9 @@ def program_folders(
     """Return the folders that a server's program needs. May block.
 
     These are the folders of the program, of a script's interpreter, and of the files that the
-    arguments name by full path; of each the highest folder that looks like a program's, but never
-    one that contains `home` or a `closed` path. A third-party server gets the folder of its program
-    and what a person gave to it.
+    arguments name by full path; in each case the highest folder that looks like a program's, but
+    never a folder that contains `home` or a `closed` path. A third-party server gets the folder of
+    its program and the folders that a person gave to it.
     """
     own = () if server.reach is None else (server.reach.program,)
     program = shutil.which(server.command or "") or ""
@@ -218,7 +218,7 @@ def _decode(line: bytes) -> "JSONRPCMessage | None":
 
 
 class _LineSplitter:
-    """Splits chunks into lines of at most `limit_bytes`."""
+    """Splitter of chunks into lines of at most `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes

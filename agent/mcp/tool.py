@@ -22,15 +22,13 @@ Invoke = Callable[[McpToolDefinition, Mapping[str, Any], CallContext], Awaitable
 
 
 class McpTool:
-    """A tool of a server.
+    """Tool of a server.
 
-    Its effect is unknown, so each call needs approval and none is repeated, and its results are
+    Its effect is unknown, so each call needs approval, no call is repeated, and results are
     untrusted. The model reads `definition`; `offered` is the server's current description, if the
-    owner has not accepted it yet. For an owner's server, `definition` is the accepted one, and only
-    tools without one have an unaccepted description.
-
-    A tool counts as one that edits files if its server may do so, because the effects of a call are
-    unknown.
+    owner has not accepted it yet. For an owner's server, `definition` is the accepted definition,
+    and only tools that were never accepted have an unaccepted description. If its server may change
+    files, a tool counts as an editing tool, because the effects of a call are unknown.
     """
 
     effect: ClassVar[Effect] = "unsafe"
@@ -69,8 +67,9 @@ class McpTool:
         return self.definition.parameters
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Declare what leaves for the server; a lasting approval covers the tool's current
-        definition."""
+        """Declare the data sent to the server; a permanent approval covers the tool's current
+        definition.
+        """
         server, host = self.server, self.server.host
         # Another session may have a different server of the same name.
         identity = server.program_digest if server.is_configured else server.digest
@@ -84,7 +83,7 @@ class McpTool:
 
     @property
     def _identity(self) -> str:
-        """The subject of a lasting approval.
+        """Subject of a permanent approval.
 
         A configured server is identified by its name; another session may have a different server
         of the same name.

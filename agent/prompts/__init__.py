@@ -1,4 +1,4 @@
-"""Every prompt is a markdown file in this package; code only fills in names."""
+"""Prompts, as markdown files in this package; code only fills in names."""
 
 from functools import cache
 from pathlib import Path
@@ -7,10 +7,10 @@ from string import Template
 
 @cache
 def load_prompt(name: str) -> str:
-    """The text of `NAME.md`, without surrounding blank lines; `name` may hold a folder."""
+    """Return the text of `NAME.md` without surrounding blank lines; `name` may include a folder."""
     return (Path(__file__).parent / f"{name}.md").read_text("utf-8").strip()
 
 
 def render_prompt(name: str, **values: object) -> str:
-    """`load_prompt`, with each `$name` in it replaced. Raises KeyError when one is missing."""
+    """Return the prompt with each `$name` replaced. Raises KeyError if a value is missing."""
     return Template(load_prompt(name)).substitute(values)

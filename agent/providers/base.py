@@ -16,7 +16,7 @@ _NAME_LIMIT = 64
 def plain_name(name: str) -> str:
     """Return a tool name that every vendor accepts.
 
-    Other characters than letters, digits, _ and - are replaced; the limit is 64 characters.
+    Characters other than letters, digits, _ and - are replaced; the limit is 64 characters.
     """
     return _NOT_IN_A_NAME.sub("_", name)[:_NAME_LIMIT] or "unnamed"
 
@@ -34,10 +34,10 @@ PLAIN_FUNCTIONS = "plain functions"
 
 @frozen
 class ToolSpec:
-    """A tool as the model sees it.
+    """Tool as the model sees it.
 
-    `grammar` describes the text of its only argument in the Lark language, for vendors that take
-    free text in place of JSON.
+    `grammar` describes the text of its only argument in the Lark language, for vendors that accept
+    free text instead of JSON.
     """
 
     name: str
@@ -50,13 +50,14 @@ class ToolSpec:
 
 @frozen
 class ModelRequest:
-    """A request to a model.
+    """Request to a model.
 
     `messages` contains no system message; `system` is the whole prompt. `messages` must be valid
     (see `history.repair`); `tools` keeps its order within a session, so that each request is a
     byte-identical continuation of the previous one. `adaptations` are changes after refusals: names
-    of optional body fields to leave out, `REPLAYED_THOUGHTS` and `RENAMED_LIMIT`. `cache_key` names
-    the conversation to vendors that look for its beginning in their caches by such a key.
+    of optional body fields to leave out, `REPLAYED_THOUGHTS` and `RENAMED_LIMIT`. `cache_key`
+    identifies the conversation to vendors that use such a key to find its beginning in their
+    caches.
     """
 
     model: str
@@ -85,6 +86,6 @@ class Provider(Protocol):
 
 
 class ClosingProvider(Provider, Protocol):
-    """A provider that can be closed."""
+    """Provider that can be closed."""
 
     async def aclose(self) -> None: ...

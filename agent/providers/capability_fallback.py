@@ -48,7 +48,7 @@ from agent.providers.tool_calls import next_call_number
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
 _MAX_REFUSED = 50_000
-# Refusals of pictures after which a model that never accepted any counts as blind.
+# After this many refusals of pictures, a model that never accepted any counts as blind.
 _BLIND_AFTER = 2
 
 # Omitting these parts causes a warning; other omissions are only information.
@@ -64,8 +64,8 @@ _SERVER_ERRORS_IN_A_ROW = 2
 class CapabilityFallback:
     """Wrapper that detects refused optional parts of a request and leaves them out.
 
-    After a refusal, the request is repeated with one part after another left out until it passes
-    (see `search_parts`), but never after output has begun. The omitted parts are remembered for the
+    After a refusal, the request is repeated without one part after another until it passes (see
+    `search_parts`), but never after output has begun. The omitted parts are remembered for the
     server and the model, and a notice reports them. Native tools are then described in the prompt,
     and a placeholder text replaces a picture. Refused pictures and thoughts are remembered
     individually, since others may pass.
@@ -461,7 +461,7 @@ def _part_name(part: str) -> str:
 
 
 class _Search:
-    """A search started by a refused request, with its refusal and its current trial."""
+    """Search started by a refused request, with the refusal and the current trial."""
 
     def __init__(
         self,

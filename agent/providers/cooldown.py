@@ -20,7 +20,7 @@ _MAX_PROBE_INTERVAL_S = 300.0
 
 @frozen
 class KeyRef:
-    """A key at an address; `secret` is the key itself."""
+    """API key at an address; `secret` is the key itself."""
 
     address: str
     secret: str = field(default="", repr=False)
@@ -43,7 +43,7 @@ class _Cooldown:
 
 
 class Cooldowns:
-    """Cooldowns by account and model, each as narrow as its cause.
+    """Cooldowns by account and model, each limited to its cause.
 
     A rate limit or an outage blocks a key for one model, a refused key usually for all of its
     models. After the cooldown, or after five minutes of a longer one stated by the vendor, one

@@ -13,7 +13,7 @@ EFFORT = "reasoning_effort"
 def nearest_effort(
     effort: ReasoningEffort, supported: Sequence[ReasoningEffort]
 ) -> ReasoningEffort:
-    """Return the supported effort that is nearest to `effort`; of two, the higher one.
+    """Return the supported effort that is nearest to `effort`; if two are, the higher one.
 
     An empty `supported` means that every effort is supported.
     """

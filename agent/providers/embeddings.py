@@ -17,7 +17,7 @@ from agent.providers.opening import proxy_of
 from agent.providers.registry import ModelConfig
 from agent.providers.vendors import find_vendor
 
-# Texts per request, and characters used of each text; servers have limits of their own.
+# Texts per request, and characters used of each text; servers have their own limits.
 BATCH = 64
 MAX_TEXT_CHARS = 6_000
 _REPLY_LIMIT_BYTES = 32 * 2**20

@@ -19,7 +19,7 @@ _USUAL = (("ollama", 11434), ("lmstudio", 1234), ("vllm", 8000))
 
 @frozen
 class LocalServer:
-    """A model server on the loopback; `models` is empty when none is loaded or pulled."""
+    """Model server on loopback; `models` is empty if none is loaded or pulled."""
 
     vendor: str
     port: int

@@ -11,7 +11,7 @@ from typing import Any
 from agent.records import frozen
 from agent.types import ReasoningEffort
 
-# Vendors name a snapshot by its date; the facts of the model apply to it.
+# Vendors name snapshots of a model by date; the facts of the model apply to them.
 _SNAPSHOT = re.compile(r"[-@]\d{4}-?\d{2}-?\d{2}$")
 _ANY = "*"
 TABLE = Path(__file__).with_name("models.toml")
@@ -22,9 +22,9 @@ class ModelFacts:
     """Facts about a model; None means unknown.
 
     `window_tokens` is the size of the context window, `reply_tokens` the longest reply. `images`
-    and `reasoning` say whether the model sees pictures and thinks, `efforts` how hard it can think
-    (empty: unknown). `project` are the settings to use for work in a project, by their names in
-    `ModelSettings`. `patches` means that the model edits files best with patches.
+    and `reasoning` say whether the model sees pictures and thinks; `efforts` are its levels of
+    effort (empty: unknown). `project` contains the settings to use for work in a project, by their
+    names in `ModelSettings`. `patches` means that the model edits files best with patches.
     """
 
     window_tokens: int | None = None
@@ -58,6 +58,6 @@ def listed_row(vendor: str, model: str) -> Mapping[str, Any]:
 
 @cache
 def _models_of(vendor: str) -> Mapping[str, Any]:
-    """Return the models of a vendor. Only its part of the table is parsed, which is quicker."""
+    """Return the models of a vendor. For speed, only its part of the table is parsed."""
     _, _, part = TABLE.read_text("utf-8").partition(f"\n[{vendor}]\n")
     return tomllib.loads(part.partition("\n[")[0])

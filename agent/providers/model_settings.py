@@ -26,7 +26,7 @@ _RANGES = {
 _OWN_FIELDS = frozenset(
     {"input", "instructions", "messages", "model", "stream", "system", "tool_choice", "tools"}
 )
-# Settings with a field of their own in `ModelRequest`.
+# Settings with their own field in `ModelRequest`.
 _FIELDS = frozenset({"temperature", "max_tokens"})
 
 
@@ -97,7 +97,7 @@ class ModelSettings:
             raise _bad("extra_body", "JSON", exc) from exc
 
     def over(self, other: "ModelSettings | None") -> "ModelSettings":
-        """Return these settings, with unset ones taken from `other`."""
+        """Return these settings, with unset values taken from `other`."""
         if other is None:
             return self
         own = {

@@ -45,7 +45,7 @@ class OllamaRequestEncoder:
     """Encoder of request bodies; `context_tokens` is the window that Ollama opens.
 
     Ollama silently cuts off the beginning of a conversation that exceeds its window, so each
-    request states the size that Kore counts with.
+    request states the size that Kore assumes.
     """
 
     def __init__(self, context_tokens: int | None) -> None:
@@ -80,7 +80,7 @@ class OllamaRequestEncoder:
         if "stop_sequences" in request_options:
             request_options["stop"] = request_options.pop("stop_sequences")
         if (effort := request_options.pop(EFFORT, None)) is not None:
-            # Only this family has levels, and no other switch.
+            # Only this family has levels, and it has no other switch.
             # https://docs.ollama.com/capabilities/thinking
             has_levels = "gpt-oss" in request.model
             fields["think"] = nearest_effort(effort, _LEVELS) if has_levels else effort != "none"
@@ -153,7 +153,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 class OllamaResponseBuilder:
     """Converter of Ollama's stream lines to model events.
 
-    `number` returns the first number for ids: older versions of Ollama send none.
+    `number` returns the first number for ids, because older versions of Ollama send none.
     """
 
     def __init__(self, number: Callable[[], int]) -> None:

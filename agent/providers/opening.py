@@ -1,4 +1,4 @@
-"""Provider construction for a resolved model: API, client and deadlines."""
+"""Construction of providers for resolved models: API, client and deadlines."""
 
 import re
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def open_provider(
 
 
 def deadlines_of(config: ModelConfig) -> Deadlines:
-    """Return the deadlines for a model: `timeout_s` if set, long ones for a private server."""
+    """Return the deadlines for a model: `timeout_s` if set, or long ones for a private server."""
     if config.timeout_s:
         return Deadlines.patient(config.timeout_s)
     vendor = find_vendor(config.vendor)

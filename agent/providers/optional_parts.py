@@ -45,7 +45,7 @@ _MAX_ACQUITTALS = 1000
 # A rough estimate that needs no tokenizer.
 _CHARS_PER_TOKEN = 4
 
-# Causes that a smaller request does not fix: the key, the account, the address, the load.
+# Causes that a smaller request would not fix: the key, the account, the address, the load.
 _OTHER_CAUSES = frozenset({401, 402, 403, 404, 407, 408, 409, 425, 429})
 _SERVER_ERRORS = frozenset({500, 501})
 
@@ -68,7 +68,7 @@ _VARYING = re.compile(r"[0-9a-f-]*\d[0-9a-f-]*", re.IGNORECASE)
 
 @runtime_checkable
 class HasOptionalFields(Protocol):
-    """A provider that can leave fields out of its request body (`ModelRequest.adaptations`)."""
+    """Provider that can leave fields out of its request body (`ModelRequest.adaptations`)."""
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
@@ -101,13 +101,13 @@ class ModelMemory:
                 self.ends_at[part] = now + _UNCERTAINTY_TTL_S
 
     def forget_doubts(self, now: float) -> None:
-        """Include the parts again whose omission has expired."""
+        """Stop omitting the parts whose omission has expired."""
         for part in [part for part, ends_at in self.ends_at.items() if ends_at <= now]:
             del self.ends_at[part]
             self.parts.discard(part)
 
     def acquit(self, refusal: ProviderError, parts: Iterable[str], now: float) -> None:
-        """Note that leaving out these parts did not help against the refusal."""
+        """Record that leaving out these parts did not prevent the refusal."""
         if len(self._acquitted) > _MAX_ACQUITTALS:
             self._acquitted.clear()
         for part in parts:
@@ -151,9 +151,9 @@ def is_searchable(refusal: ProviderError) -> bool:
 
 
 def limit_field(request: ModelRequest, provider: object) -> frozenset[str]:
-    """Return the field for the limit of reply tokens, if it alone may exceed the window.
+    """Return the field for the limit of reply tokens if that alone may exceed the window.
 
-    Servers refuse such a limit and a long conversation in the same words.
+    Servers report such a limit and a long conversation in the same words.
     """
     if request.max_tokens is None or not isinstance(provider, HasOptionalFields):
         return frozenset()
@@ -195,7 +195,7 @@ def search_parts(
     """Yield the parts that the next request leaves out; receive the refusal of that request.
 
     Groups are left out in turn: first the parts that the refusal names, finally all groups. A group
-    stays out if the refusal changes without it. Returns the refusal to raise when nothing helped.
+    stays out if the refusal changes without it. Returns the refusal to raise if nothing helped.
     """
     if isinstance(refusal, ContextTooLong):
         groups = [group for group in groups if group <= PICTURE_PARTS]

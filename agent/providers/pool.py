@@ -1,4 +1,4 @@
-"""Pool of models, which are opened on first use."""
+"""Pool of models that are opened on first use."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ from agent.security.secret_values import secrets_in_map
 
 @frozen
 class OpenModel:
-    """A model ready for requests; `model` is the vendor's name for it.
+    """Model ready for requests; `model` is the vendor's name for it.
 
     `patience_s` is the longest silence allowed for a slow server; 0 for other servers. `project`
     are the model's settings for work in a project, unless others are chosen. `patches` means that
@@ -56,9 +56,9 @@ class ModelPool:
     answer. `known` are the configured models.
 
     `profiles` maps profiles to models; a missing profile, or "default", means the default model. A
-    profile's name works like a model's unless a model has that name. Keys are looked up in
-    `environ`; `window` caps every model's window, in tokens, if set. A model is resolved on first
-    use, so that a mistake in an unused entry does no harm.
+    profile's name can be used like a model's, unless a model has the same name. Keys are looked up
+    in `environ`; `window` caps every model's window, in tokens, if set. Models are resolved on
+    first use, so that a mistake in an unused entry does no harm.
     """
 
     default: str
@@ -195,7 +195,7 @@ class ModelPool:
         return frozenset(keys)
 
     async def release(self) -> None:
-        """Close the connections of this event loop, which ends; another loop reopens them.
+        """Close the connections of this event loop, which is ending; another loop reopens them.
 
         A provider that the program passed in stays open.
         """

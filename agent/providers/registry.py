@@ -1,4 +1,4 @@
-"""Model registry: resolution of names to vendors, checked addresses and keys."""
+"""Model registry: resolution of names to vendors, validated addresses and keys."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -73,16 +73,16 @@ _KEY = re.compile(r"[!-~]+")
 
 @frozen
 class ModelConfig:
-    """A named model as configured; complete after `resolve_model`.
+    """Named model as configured; complete after `resolve_model`.
 
     `model` is `vendor/model`. `transport` selects the HTTP client. `headers` are sent with every
     request. `tools` selects how tools are described to the model, `api` one of OpenAI's two APIs
-    (None: as the model needs). `context_tokens` is the size of the window, `reply_tokens` the
+    (None: chosen for the model). `context_tokens` is the size of the window, `reply_tokens` the
     longest possible reply, and `timeout_s` the longest silence to wait for. `images` and
     `reasoning` say whether the model sees and thinks (None: unknown). `proxy` is the address of a
     proxy, or "none"; after `resolve_model` it is the proxy to use. `temperature` and `max_tokens`
-    are this model's own, if any. Prices are in dollars per million tokens, and override the bundled
-    ones. `api_keys` are tried in order, in place of `api_key`. `key_sources` names the source of
+    are specific to this model. Prices are in dollars per million tokens, and override the bundled
+    prices. `api_keys` are tried in order, instead of `api_key`. `key_sources` names the source of
     each key for people.
     """
 
@@ -115,11 +115,11 @@ class ModelConfig:
 
     @property
     def model_id(self) -> str:
-        """The vendor's own name for the model, as sent in requests."""
+        """Vendor's name for the model, as sent in requests."""
         return self.model.partition("/")[2]
 
     def by_key(self) -> "list[ModelConfig]":
-        """Return this resolved model once for each of its keys; without a key, itself."""
+        """Return a copy of this resolved model for each of its keys; without a key, only itself."""
         pairs = zip(self.api_keys, self.key_sources or ("",) * len(self.api_keys), strict=True)
         return [
             replace(self, api_key=key, api_keys=(key,), key_sources=(source,))
@@ -245,7 +245,7 @@ def is_own_address(config: ModelConfig, vendor: Vendor) -> bool:
 
 
 def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:
-    """Return the model to use when nothing is configured.
+    """Return the model to use if nothing is configured.
 
     The order is: the first vendor whose key is in `environ`, the first local Ollama model, the
     offline model.

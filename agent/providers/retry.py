@@ -18,14 +18,14 @@ from agent.records import frozen
 _FIRST_INTERVAL_S = 0.5
 _MAX_INTERVAL_S = 20.0
 _MAX_WAIT_S = 60.0
-# Wait that a person prefers to an answer from another model.
+# Longest wait that people prefer to an answer from another model.
 _PREFERRED_MODEL_WAIT_S = 5.0
 _NO_ACCOUNT = KeyRef("")
 
 
 @frozen
 class ModelCandidate:
-    """A model, asked with one of its keys.
+    """Model with one of its keys.
 
     `rank` is the model's position in the chain, 0 for the requested model. Without `model`, the
     model of the request is used.
@@ -60,7 +60,7 @@ class RetryingProvider:
     The first candidate is asked up to `attempts` times. The error decides which candidate is next:
     another key of the same model after a rate limit or a refused key, another model after an outage
     or a refused request. Candidates in cooldown are skipped (see `Cooldowns`). When all of them are
-    cooling down, the provider waits up to a minute for a rate limit, and for nothing else.
+    cooling down, the provider waits up to a minute for a rate limit, but for nothing else.
 
     Yields `Retry` before each further attempt: the output of the failed stream is void. Raises
     `ContextTooLong` at once, since the agent loop handles it. Raises the last error when no
@@ -155,7 +155,8 @@ class RetryingProvider:
             ready = next((n for n, left_s in wait_s_by_candidate.items() if not left_s), None)
             if ready is not None:
                 return ready
-            # An outage may already be over, so waiting gains nothing; a stated limit is respected.
+            # An outage may already be over, so there is no point in waiting; a stated limit is
+            # respected.
             eager = next(
                 (n for n in wait_s_by_candidate if self._cause(attempt, n)[0] != "limit"), None
             )

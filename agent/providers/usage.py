@@ -1,4 +1,4 @@
-"""Cost of model calls, and the port for the meter that counts them and enforces limits.
+"""Cost of model calls, and the port for a meter that counts them and enforces limits.
 
 Money is counted in whole numbers, so that sums never drift: nano-dollars for spending, and
 pico-dollars for the price of a single token.
@@ -122,9 +122,8 @@ class UsageMeter(Protocol):
     async def before(self, estimate: Charge) -> tuple[str, ...]:
         """Check a call before it is made; return warnings.
 
-        Raises `LimitReached` if it must not be made. `estimate` is the least that the call will
-        use: all of its input, as if nothing of it were cached, and all of the requested output, if
-        a number was given.
+        Raises `LimitReached` if it must not be made. `estimate` is the minimum usage of the call:
+        all of its input, as if nothing were cached, and all of the requested output, if limited.
         """
         ...
 
@@ -134,7 +133,7 @@ class UsageMeter(Protocol):
 
 
 class InMemoryMeter:
-    """Meter for library users: counts, without limits."""
+    """Meter for library users: counts without limits."""
 
     def __init__(self) -> None:
         self.spent = UsageTotals()

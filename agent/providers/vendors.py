@@ -15,15 +15,16 @@ CONTEXT_TOKENS = 128_000
 class Dialect:
     """Differences between a vendor's endpoint and OpenAI's own.
 
-    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
-    replies of models that did not think: without it, some vendors refuse the whole conversation.
-    `replay_details` sends back OpenRouter's `reasoning_details`, and `replay_extra` the
-    `extra_content` that a vendor attached to a tool call (Gemini's thought signatures). `efforts`
-    are the supported levels of reasoning; empty for all. A vendor that only switches reasoning on
-    and off has the body fields for it in `thinking` and `no_thinking` instead. `nests_effort`
-    places the effort in an object. `null_content` allows null as the text of a reply that only
-    calls tools; the chat templates of some servers fail on it. `takes_cache_key`: requests with
-    the same `prompt_cache_key` reach the server that holds their common beginning in its cache.
+    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a space for
+    replies of models that did not think, because some vendors would otherwise reject the whole
+    conversation. `replay_details` sends back OpenRouter's `reasoning_details`, and `replay_extra`
+    the `extra_content` that a vendor attached to a tool call (Gemini's thought signatures).
+    `efforts` are the supported levels of reasoning; empty for all. A vendor that only switches
+    reasoning on and off has the body fields for it in `thinking` and `no_thinking` instead.
+    `nests_effort` places the effort in an object. `null_content` allows null as the text of a reply
+    that only calls tools; the chat templates of some servers fail on it. `takes_cache_key`:
+    requests with the same `prompt_cache_key` reach the server that holds their common beginning in
+    its cache.
     """
 
     max_tokens_name: str = "max_tokens"
@@ -40,7 +41,7 @@ class Dialect:
 
     @property
     def key(self) -> str:
-        """The name under which a message stores its encoding in this dialect."""
+        """Name under which a message stores its encoding in this dialect."""
         flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
         flags += "+details" * self.replay_details + "+empty" * (not self.null_content)
         return f"openai{flags}"
@@ -48,7 +49,7 @@ class Dialect:
 
 @frozen
 class Vendor:
-    """A vendor of models: its address, `protocol` and `dialect` of OpenAI's format.
+    """Vendor of models: its address, `protocol` and `dialect` of OpenAI's format.
 
     `responses` selects the Responses API for its models. `version` is the path appended to an
     address that names none. A vendor without `key_variables` needs no key. The variable
@@ -180,7 +181,7 @@ _TABLE = (
         "accounts/fireworks/models/gpt-oss-120b",
         dialect=_EFFORTS,
     ),
-    # The window takes memory of the machine, which the full window of a model would seldom fit.
+    # The window uses the machine's memory, where a model's full window would seldom fit.
     # https://docs.ollama.com/context-length
     Vendor(
         "ollama",

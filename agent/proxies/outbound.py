@@ -32,13 +32,13 @@ _USUAL_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 @frozen
 class OutboundProxy:
-    """A proxy; its `url` may contain a password."""
+    """Proxy; its `url` may contain a password."""
 
     url: str = field(repr=False)
 
     @property
     def name(self) -> str:
-        """The proxy for people: its address without user name and password."""
+        """Proxy as shown to people: its address without user name and password."""
         return _without_login(self.url)
 
     @property
@@ -47,7 +47,7 @@ class OutboundProxy:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The password, in both spellings."""
+        """Password, plain and percent-encoded."""
         password = urlsplit(self.url).password or ""
         return tuple({password, unquote(password)} - {""})
 
@@ -74,8 +74,8 @@ def proxy_for(
 ) -> OutboundProxy | None:
     """Return the proxy for requests to an address; None to connect directly.
 
-    A `configured` one wins over HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of the environment.
-    Raises `ConfigError` for an invalid address.
+    A `configured` proxy overrides HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY in the
+    environment. Raises `ConfigError` for an invalid address.
     """
     parts = _split(url)
     if parts is None or not parts.hostname or _is_loopback(parts.hostname):
@@ -118,8 +118,8 @@ class HttpSessions:
     def session_for(self, url: str, proxy: str | None = None) -> "aiohttp.ClientSession":
         """Return the session for requests to an address; it stores no cookies.
 
-        A configured `proxy` wins over the environment's, as in `proxy_for`. Raises `ConfigError`
-        for an unusable proxy.
+        A configured `proxy` overrides the environment, as in `proxy_for`. Raises `ConfigError` for
+        an unusable proxy.
         """
         outbound = proxy_for(url, self._environ, proxy)
         key = outbound.url if outbound else None
@@ -211,15 +211,15 @@ def _split(url: str) -> SplitResult | None:
 
 
 def through(proxy: OutboundProxy | None) -> str:
-    """Return the end of a sentence that names the proxy in use; empty without one."""
+    """Return the end of a sentence that names the proxy in use; empty without a proxy."""
     return t(" through the proxy {proxy}", proxy=proxy.name) if proxy else ""
 
 
 def trust_store() -> ssl.SSLContext:
     """Return a context that trusts the certificates of the system or of the environment.
 
-    The variables are SSL_CERT_FILE and SSL_CERT_DIR. aiohttp makes the same context when it is
-    imported; httpx uses others, depending on its options and the platform, so every client of httpx
-    receives this one.
+    The variables are SSL_CERT_FILE and SSL_CERT_DIR. aiohttp creates the same context when it is
+    imported. httpx would choose a context depending on its options and the platform, so every httpx
+    client receives this one.
     """
     return ssl.create_default_context()

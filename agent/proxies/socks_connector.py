@@ -1,4 +1,4 @@
-"""An aiohttp connector over a SOCKS proxy, of the optional package aiohttp-socks."""
+"""aiohttp connector over a SOCKS proxy, based on the optional package aiohttp-socks."""
 
 from asyncio import Transport
 from typing import Any
@@ -9,9 +9,9 @@ from aiohttp_socks import ProxyConnectionError, ProxyConnector, ProxyError, Prox
 
 
 class SocksConnector(ProxyConnector):
-    """A connector that raises aiohttp's `ClientProxyConnectionError` if no connection is made.
+    """Connector that raises aiohttp's `ClientProxyConnectionError` if no connection is made.
 
-    Nothing was sent then, regardless of the reason.
+    In this case nothing was sent, regardless of the reason.
     """
 
     async def _wrap_create_connection(

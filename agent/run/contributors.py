@@ -63,7 +63,7 @@ class MemoryReminder:
 class PlanModeNotes:
     """Implements `PromptContributor` for the beginning and the end of plan mode.
 
-    The newest note in the conversation says what the model knows, also after a restart and after a
+    The newest note in the conversation shows what the model knows, even after a restart or a
     summary.
     """
 

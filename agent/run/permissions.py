@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def with_full_access(settings: AgentSettings) -> AgentSettings:
-    """Return settings for full access. Raises `ConfigError` if there is a sandbox as well.
+    """Return settings for full access.
 
-    Only one of the two can be intended.
+    Raises `ConfigError` if there is a sandbox as well, because only one of the two can be intended.
     """
     sandbox = settings.tools.sandbox
     if sandbox is not None and sandbox.confines:
@@ -39,7 +39,8 @@ def permissions_of(
         return Permissions(policy, _approver(approve), full_access=True)
     if isinstance(approve, Permissions):
         return approve
-    # Imported here: the gateway has its own, and no engine is needed before a tool is called.
+    # Imported here, because the gateway has its own policies, and no engine is needed before a tool
+    # is called.
     from agent.security.policy.engine import DefaultPolicy
 
     remedy = load_prompt("nobody_program")

@@ -40,7 +40,7 @@ def compose_prompt(
 ) -> Message:
     """Return the user message for `entries`, with the time and the shared `facts`.
 
-    Several entries with files or facts of their own are numbered, and each retains its own. `notes`
+    Several entries with their own files or facts are numbered and keep them separate. `notes`
     precede the time, `updates` follow it.
     """
     words, files = (
@@ -89,7 +89,7 @@ class PromptDraft:
     reads_workspace: bool = True
     describes_project: bool = True
     may_remember: bool = True
-    # None for sub-agents, whose caller has told them what to do.
+    # None for sub-agents, who have instructions from their caller.
     mode: PermissionMode | None = None
     after_store: list[Callable[[], None]] = field(default_factory=list)
 
@@ -107,6 +107,6 @@ DraftT = TypeVar("DraftT", bound=PromptDraft, contravariant=True)
 
 
 class PromptContributor(Protocol[DraftT]):
-    """Contributor of content to the prompt of a turn, before the model reads it."""
+    """Contributor to the prompt of a turn, before the model reads it."""
 
     async def contribute(self, draft: DraftT) -> None: ...

@@ -20,7 +20,7 @@ OutcomeT = TypeVar("OutcomeT", contravariant=True)
 
 
 class RunStore(Protocol[DraftT, OutcomeT]):
-    """Stores one run: `begin`, `amend` once or more, the steps of its turns, `finish`."""
+    """Storage of a run: `begin`, `amend` once or more, the steps of its turns, `finish`."""
 
     async def begin(self, message: Message | None) -> Conversation:
         """Return the conversation, ending with the message that opens the run.
@@ -43,7 +43,7 @@ class RunStore(Protocol[DraftT, OutcomeT]):
 
 
 class HistoryRunStore:
-    """Implements `RunStore` for a session of a `History`, which stores a run at its end.
+    """`RunStore` for a session of a `History`, which stores a run when it ends.
 
     `initial` are the messages at the beginning of a new session. Summaries, memory snapshots and
     file views are stored if the history supports them.

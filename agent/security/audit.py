@@ -13,7 +13,7 @@ class AuditEntry:
     """Record of one decision; `ts` is Unix time in seconds.
 
     `allowed` is the final outcome, including a person's answer; `reason` names the rule or the
-    person. `params` are the arguments of the call, as far as the audit level includes them.
+    person. `params` are the arguments of the call that the audit level includes.
     """
 
     ts: float

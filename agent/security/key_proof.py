@@ -17,7 +17,7 @@ from yarl import URL
 
 from agent.records import frozen
 
-# The WebSocket subprotocol. The second one in the header is the client's `KEYID.NONCE`.
+# The WebSocket subprotocol. The header names a second one, the client's `KEYID.NONCE`.
 SUBPROTOCOL = "kore"
 _CLAIM = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
 

@@ -20,7 +20,8 @@ _FIRST_PORT, _LAST_PORT = 1024, 65_535
 _UNIX = "unix:"
 # The kernel's limit for the path of a socket.
 _MAX_PATH_BYTES = 107
-# Docker's own ports, without and with TLS, and words in the paths of sockets that lead to root.
+# Docker's own ports, without and with TLS, and words in the paths of sockets that grant root
+# access.
 _ENGINE_PORTS = (2375, 2376)
 _ENGINE_PATH = re.compile(
     "docker|podman|containerd|buildkit|crio|lxd|incus|libvirt|kubelet|systemd|dbus|snapd",
@@ -35,7 +36,7 @@ _HOST_BY_ADDRESS = {
     "0" * 24 + "01000000": "::1",
 }
 _MAX_LINKS = 40
-# Folders whose links belong to root, such as /var/run, and that are nobody's workspace.
+# Folders whose links belong to root, such as /var/run, and that are never workspaces.
 _SYSTEM_FOLDERS = (Path("/"), Path("/var"))
 _PORT = re.compile(r"(?<![\d.])\d{4,5}(?![\d.]*\d)", re.ASCII)
 _PATH = re.compile(r"/[\w./+@-]*[\w+@-]", re.ASCII)
@@ -44,7 +45,7 @@ _MAX_PATHS = 200
 
 
 class ReplacedSocketError(ConnectionRefusedError):
-    """Another socket is now in the place of the one that was allowed."""
+    """Error for a socket that has replaced the allowed one."""
 
 
 @frozen
@@ -122,7 +123,7 @@ class LocalService:
     def open_socket(self) -> Iterator[int]:
         """Yield an O_PATH descriptor of its socket. Raises OSError.
 
-        No link is followed, so that what took the place of the socket is not opened.
+        No link is followed, so that a replacement of the socket is not opened.
         """
         assert self.path is not None, "it has a socket"
         with open_folder_beneath(self.path.parent) as folder:
@@ -152,7 +153,7 @@ class LocalService:
 
 
 def names_service(text: str) -> bool:
-    """Return whether a text is meant as a local service rather than as the name of a host."""
+    """Return whether a text refers to a local service rather than to a host."""
     return text.startswith(_UNIX) or _ADDRESS.fullmatch(text) is not None
 
 
@@ -166,7 +167,7 @@ def _socket_path(text: str) -> Path:
 
 
 def _is_of_root(link: Path) -> bool:
-    """Return whether a link belongs to root, and commands cannot have made it."""
+    """Return whether a link belongs to root and cannot have been made by a command."""
     if os.geteuid() == 0:
         # The files of commands then belong to root, too, except in folders of the system.
         return link.parent in _SYSTEM_FOLDERS
@@ -243,8 +244,8 @@ def _mentioned_ports(text: str) -> tuple[LocalService, ...]:
 class OwnServices:
     """Services of Kore itself, which no command may reach.
 
-    `ports` and `paths` are its ports and sockets, or folders with sockets, to which this process
-    adds those at which it listens; `find_ports` returns the ports of other processes of Kore.
+    `ports` and `paths` are its ports and sockets, or folders with sockets; the sockets on which
+    this process listens are added. `find_ports` returns the ports of Kore's other processes.
     """
 
     ports: tuple[int, ...] = ()
@@ -252,7 +253,10 @@ class OwnServices:
     find_ports: Callable[[], Iterable[int]] = tuple
 
     def objection(self, service: LocalService) -> str | None:
-        """Return why commands may not reach this service; None if they may. May block."""
+        """Return the reason why commands may not reach this service, or None if they may.
+
+        May block.
+        """
         if service.path is None:
             is_own = service.port in {*self.ports, *self.find_ports(), *_own_ports()}
         else:
@@ -262,7 +266,7 @@ class OwnServices:
 
 
 def _own_ports() -> frozenset[int]:
-    """Return the ports at which this process listens."""
+    """Return the ports on which this process listens."""
     own = set(_own_sockets())
     return frozenset(port for _, port, inode in _listening_sockets() if inode in own)
 

@@ -1,4 +1,4 @@
-"""Redaction of secrets, in any spelling, from outgoing text: logs, prompts, screens."""
+"""Redaction of secrets, in any encoding, from outgoing text: logs, prompts, screens."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ _KEPT = ("_values", "_others")
 
 
 class Redactor:
-    """Redactor that replaces `values` by the mark.
+    """Redactor that replaces `values` with a mark.
 
     It also finds values with percent-encoded or JSON-escaped characters, in base64 (at any offset
     in the encoded bytes) and in hexadecimal. Values that are not secrets according to
@@ -41,7 +41,7 @@ class Redactor:
         return bool(self._values)
 
     def teach(self, other: "Redactor") -> None:
-        """Make another redactor learn all values that this one learns from now on."""
+        """Pass on all values that this redactor learns from now on to another redactor."""
         self._others.append(other)
 
     def learn(self, values: Iterable[str]) -> None:
@@ -74,12 +74,12 @@ class Redactor:
         return cast(Data, _clean(data, self)) if self._values else data
 
     def stream(self) -> "RedactionStream":
-        """Return a stream for a text that arrives in pieces."""
+        """Return a stream for text that arrives in chunks."""
         return RedactionStream(self)
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
-        """Spellings that are searched literally, the longest first."""
+        """Spellings to search for literally, longest first."""
         forms = {form for value in self._values for form in _forms(value)}
         return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
@@ -92,8 +92,8 @@ class Redactor:
             if match.start() >= stable_end:
                 break
             if match.end() > stable_end:
-                # This value is complete and is replaced as a whole; an open one can only begin
-                # after it.
+                # This value is complete and is replaced as a whole; an incomplete value can only
+                # follow it.
                 stable_end = self._open_end(text, match.end())
         return stable_end
 
@@ -114,8 +114,8 @@ class Redactor:
             return len(text)
         for match in self._first_letter.finditer(text, max(begin, len(text) - self._most_open)):
             open_end = text[match.start() :]
-            # The first two characters rule out nearly every position; the last one has only one
-            # character.
+            # The first two characters rule out nearly every position; the last position has only
+            # one.
             if any(item.startswith(open_end) for item in self._by_start.get(open_end[:2], ())):
                 return match.start()
         return len(text)
@@ -150,8 +150,8 @@ class Redactor:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        # Literals and atomic groups, so that no text makes it slow. A longer value precedes its
-        # prefixes, so that no tail is left behind.
+        # Literals and atomic groups, so that no text makes the search slow. Longer values precede
+        # their prefixes, so that no tail is left.
         patterns: list[str] = []
         for value in sorted(self._values, key=lambda value: (-len(value), value)):
             patterns += map(re.escape, sorted(set(_forms(value)), key=len, reverse=True))
@@ -173,9 +173,9 @@ class Redactor:
 
 
 class RedactionStream:
-    """Redaction of a text that arrives in pieces.
+    """Redaction of text that arrives in chunks.
 
-    Text that may be the start of a value is withheld until the next piece decides, at most the
+    Text that may be the start of a value is withheld until the next chunk decides, at most the
     length of the longest spelling.
     """
 

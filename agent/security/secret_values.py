@@ -1,7 +1,7 @@
 """Detection of secrets: values that are declared as secrets and are not words.
 
-A value is declared by its place: a key, token or password of the configuration, the password in a
-URL, a variable or header with such a name. Elsewhere only a long random value counts. In doubt a
+The location of a value declares it: a key, token or password of the configuration, the password in
+a URL, a variable or header with such a name. Elsewhere only long random values count. In doubt, a
 value is not a secret: a name mistaken for a secret would be missing from every output and every
 command.
 """
@@ -58,7 +58,7 @@ def is_secret_value(value: str) -> bool:
 def is_token(value: str) -> bool:
     """Return whether a value is long and random enough to be a secret without a declaration.
 
-    Names of many short pieces, hashes and alphabets are not.
+    Hashes, alphabets and names made of many short parts are not secrets.
     """
     return _TOKEN.fullmatch(value) is not None and any(
         map(_is_random_piece, _SEPARATOR.split(value))

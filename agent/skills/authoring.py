@@ -17,7 +17,7 @@ def find_skill_request(text: str) -> str | None:
 def writing_request(request: str, root: Path, workspace: Path, *, is_tainted: bool = False) -> str:
     """Return the prompt to write a skill, with its folder.
 
-    A skill in the assistant's own workspace belongs to the assistant, elsewhere to the project.
+    In the assistant's own workspace, a skill belongs to the assistant, elsewhere to the project.
     `is_tainted`: the conversation contains untrusted text.
     """
     is_workspace = root.resolve() == workspace.resolve()

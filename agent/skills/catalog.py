@@ -36,10 +36,10 @@ _Key = tuple[int, int, int]
 
 @frozen
 class SkillFolder:
-    """A folder with skills.
+    """Folder with skills.
 
-    Links count only in a folder that `follows_links`, one of the person's own. A project's folder
-    must be `within` the project.
+    Links count only in one of the person's own folders (`follows_links`). A project's folder must
+    be `within` the project.
     """
 
     path: Path
@@ -90,8 +90,7 @@ class SkillPaths:
 
 @frozen
 class _SkillFile:
-    """A parsed file with the key that detects changes, and its taint mark at the time of
-    reading."""
+    """Parsed file with the key that detects changes, and its taint mark at the time of reading."""
 
     key: _Key
     skill: Skill | None = None
@@ -99,7 +98,7 @@ class _SkillFile:
 
 
 class SkillCatalog:
-    """Finds skills and reads changed files again. Thread-safe."""
+    """Catalog of skills; changed files are read again. Thread-safe."""
 
     def __init__(self, paths: SkillPaths) -> None:
         self._paths = paths
@@ -111,7 +110,7 @@ class SkillCatalog:
         """Return skills by name; `root` is the folder of the conversation. Touches the disk."""
         by_name: dict[str, Skill] = {}
         cache: dict[Path, _SkillFile] = {}
-        # Each turn calls this, mostly for missing folders: one system call for each of them.
+        # Each turn calls this, mostly for missing folders, with one system call per folder.
         for name, folder in self._folders_of(root):
             if not os.access(name, os.R_OK) or not folder.lies_within():
                 continue

@@ -1,4 +1,4 @@
-"""Parser for SKILL.md files in any state."""
+"""Tolerant parser for SKILL.md files."""
 
 import re
 from collections.abc import Mapping
@@ -27,13 +27,12 @@ _FIELDS = frozenset(
 
 @frozen
 class Skill:
-    """A skill.
+    """Skill: `body` is the text for the model, `folder` contains its files.
 
-    `body` is the text for the model, `folder` contains its files. `is_for_model` and
-    `is_for_people` say who may invoke it; `runs_apart` means as a sub-agent, the one named `agent`.
-    `arguments` are the names of its arguments in order. `model` and `effort` are preferences;
-    `paths` are the files it applies to. `remarks` describe problems. A skill that is not `is_own`
-    came with a plugin, so its text is untrusted.
+    `is_for_model` and `is_for_people` say who may invoke it; `runs_apart` means that the sub-agent
+    `agent` runs it. `arguments` are the names of its arguments in order. `model` and `effort` are
+    preferences; `paths` are the files it applies to. `remarks` describe problems. If `is_own` is
+    false, the skill came with a plugin, so its text is untrusted.
     """
 
     name: str
@@ -54,7 +53,7 @@ class Skill:
 
 
 def read_skill(raw: bytes, folder: Path) -> Skill | None:
-    """Return the skill of a SKILL.md, or None for one without a description."""
+    """Return the skill in a SKILL.md, or None if it has no description."""
     text, remarks = frontmatter.decode(raw)
     document = frontmatter.read(text)
     fields = {_fold(name): value for name, value in reversed(list(document.fields.items()))}

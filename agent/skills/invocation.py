@@ -8,7 +8,7 @@ from agent.records import frozen
 from agent.skills.definition import Skill
 from agent.skills.tool import skill_text
 
-# Chats append the name of a bot, and their menus allow only `_` instead of `-`.
+# Chats append the name of a bot, and their menus require `_` instead of `-`.
 _CALL = re.compile(r"/([^\s/@]+)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
 

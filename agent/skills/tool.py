@@ -1,4 +1,4 @@
-"""The tool that gives the model the text of a skill or one of its files."""
+"""Tool that gives the model the text of a skill or one of its files."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _FILE_LIMIT_BYTES = 1_000_000
 
 
 class SkillTool:
-    """Reads skills.
+    """Tool that reads skills.
 
     A skill is trusted unless it came with a plugin; untrusted skills of others are not in the
     catalog.

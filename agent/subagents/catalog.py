@@ -1,4 +1,4 @@
-"""Catalogue of agents for a folder: built in, the owner's and the project's."""
+"""Catalogue of agents for a folder: built-in agents, the owner's and the project's."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ _ALIASES = {
     "codereviewer": "review",
     "codereview": "review",
 }
-# The agent that answers when no other is chosen.
+# Agent that answers if no other is chosen.
 _MAIN = "main"
 log = logging.getLogger(__name__)
 _Key = tuple[int, int, int]
@@ -38,7 +38,7 @@ _Key = tuple[int, int, int]
 
 @frozen
 class _AgentFile:
-    """A file that was read, with the key that detects changes, and its mark at that time."""
+    """Parsed file with the key that detects changes, and its taint mark at the time of reading."""
 
     key: _Key
     definition: SubagentDefinition | None = None
@@ -50,10 +50,10 @@ _CachedFiles = dict[Path, _AgentFile]
 
 @frozen
 class Source:
-    """A folder with definitions.
+    """Folder with definitions.
 
-    Definitions from a project are not trusted: links among its files are ignored, so that none
-    exposes files elsewhere.
+    Definitions from a project are not trusted, and links among its files are ignored, so that they
+    cannot expose files elsewhere.
     """
 
     folder: Path
@@ -108,7 +108,7 @@ class SubagentCatalog:
         self._places = places
         self._definitions = tuple(definitions)
         self._cache: dict[Path, _CachedFiles] = {}
-        # Files that would take a trusted agent's place, with the name in each file.
+        # Files that would replace a trusted agent, with the name in each file.
         self.rejected: dict[str, str] = {}
         self._strange: set[Path] = set()
 
@@ -166,9 +166,9 @@ class SubagentCatalog:
     def _may_stand(
         self, subagent_definition: SubagentDefinition, by_name: Mapping[str, SubagentDefinition]
     ) -> bool:
-        """Return whether the agent takes no trusted agent's place.
+        """Return whether the agent does not replace a trusted agent.
 
-        It must not have the name of a trusted agent, an alias of such a name, or a name that reads
+        It must not have the name of a trusted agent, an alias of such a name, or a name that looks
         like it.
         """
         if subagent_definition.trusted:

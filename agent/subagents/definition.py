@@ -39,9 +39,9 @@ class SubagentDefinition:
 
     `tools` are canonical names, None for all; `without` is subtracted from them. `model` is a
     profile (default, task, reasoning, quick) or a model's name, None for the model of the calling
-    agent. `mode` can only tighten permissions. With `isolation` it works in a git worktree. A
-    definition that is not `trusted` came with a project's folder. `more` contains fields without a
-    meaning here, `remarks` are for people.
+    agent. `mode` can only tighten permissions. With `isolation` it works in a git worktree. If
+    `trusted` is false, the definition came with a project's folder. `more` contains fields without
+    a meaning here, `remarks` are for people.
     """
 
     name: str
@@ -63,7 +63,7 @@ class SubagentDefinition:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "SubagentDefinition":
-        """Return the definition from `asdict` data, also through JSON and from other versions."""
+        """Return the definition from `asdict` data, possibly from JSON or from another version."""
         values = {
             attribute.name: data[attribute.name]
             for attribute in fields(cls)
@@ -134,7 +134,7 @@ class _Fields:
         return str(value)
 
     def words(self, *names: str) -> list[str] | None:
-        """Return a list, or text split at commas and blanks outside parentheses; None if unset."""
+        """Return a list, or text split at commas and spaces outside parentheses; None if unset."""
         value = self._get(*names)
         if value is None:
             return None

@@ -21,7 +21,7 @@ HistoryFilter = Callable[[Sequence[Message]], Sequence[Message]]
 
 
 class HandoffTarget(Protocol):
-    """An agent that a conversation can be handed over to."""
+    """Agent that a conversation can be handed over to."""
 
     @property
     def name(self) -> str: ...
@@ -31,7 +31,7 @@ class HandoffTarget(Protocol):
 
 
 class Handoff(Generic[InputT]):
-    """A possible handoff to `agent`, and its description.
+    """Possible handoff to `agent`, and its description.
 
     With `input_type` (a dataclass or a pydantic model), the agent that hands over states its reason
     in that shape, and `on_handoff` is called with it; without `input_type` it is called with None.
@@ -72,7 +72,7 @@ class Handoff(Generic[InputT]):
 
 
 class HandoffTool(Generic[InputT]):
-    """The tool with which a model hands over."""
+    """Tool with which a model hands over."""
 
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = frozenset()
@@ -95,7 +95,7 @@ class HandoffTool(Generic[InputT]):
 
     @cached_property
     def parameters(self) -> JsonSchema:
-        """The schema of `input_type`. Raises `TypeError` unless it is an object."""
+        """Schema of `input_type`. Raises `TypeError` unless it is an object."""
         if self.handoff.input_type is None:
             return {"type": "object", "properties": {}}
         from agent.tools.function_schema import plain_schema

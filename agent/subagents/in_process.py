@@ -39,7 +39,7 @@ _PROCESS = "process "
 class _Resumable:
     """State of a finished sub-agent for `resume`; `caller` is the session that started it.
 
-    It worked in `worktree`, unless that is None.
+    It worked in `worktree`, if that is not None.
     """
 
     caller: str

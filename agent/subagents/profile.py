@@ -35,7 +35,7 @@ def persona_for(
 
     def is_chosen(tool: str) -> bool:
         kind = toolbox.traits(tool).kind
-        # No person answers its questions: the caller may be another model.
+        # No person answers its questions, because the caller may be another model.
         if kind == "ask" or (kind == "delegate" and not may_send):
             return False
         return definition.chooses(tool)
@@ -113,7 +113,7 @@ def permissions_of(
 
 
 def taint_of(definition: SubagentDefinition) -> frozenset[Taint]:
-    """Return the taint that an agent brings by its origin."""
+    """Return the taint that follows from the origin of an agent."""
     return NOTHING if definition.trusted else UNTRUSTED
 
 
@@ -159,7 +159,7 @@ def model_for(
 ) -> tuple[str | None, str | None]:
     """Return the model of a sub-agent, and a sentence if it replaces the wanted model.
 
-    None is the default model; `caller` is the caller's model.
+    None means the default model; `caller` is the caller's model.
     """
     name = model_of(requested) or (definition.model if definition else None)
     if name is None:

@@ -50,7 +50,7 @@ def wrapped(text: str, columns: int) -> list[str]:
 def wrap_paragraphs(text: str, columns: int) -> str:
     """Wrap lines between words and keep their indentation.
 
-    A URL that is longer than a line gets a line of its own and stays whole, so that it can be
+    A URL that is longer than a line is put on a separate line and is not split, so that it can be
     opened and copied.
     """
     lines: list[str] = []
@@ -64,7 +64,7 @@ def wrap_paragraphs(text: str, columns: int) -> str:
 
 
 def _split_line(line: str, columns: int) -> Iterator[str]:
-    """Split a line; a Latin word that is too long gets a line of its own."""
+    """Split a line; a Latin word that is too long is put on a separate line."""
     run: list[str] = []
     for word in line.split(" "):
         if not word.isascii() or len(word) <= columns:

@@ -1,4 +1,4 @@
-"""Parser for the frontmatter of Markdown files, whether it is valid YAML or only similar to it.
+"""Tolerant parser for the frontmatter of Markdown files, which may be invalid YAML.
 
 Values are built from YAML events: tags are ignored, aliases are errors, depth and size are limited.
 Invalid YAML is read line by line. No text is lost: everything that is not a field belongs to the
@@ -22,7 +22,7 @@ _SIMPLE = re.compile(
 _MARK = re.compile(r"[|>][+-]?\d?[ \t]*$")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)$")
 _QUOTED = re.compile(r"""(["'])(.*)\1$""", re.DOTALL)
-# Speakers of a dialogue that people paste into a description without indentation.
+# Speakers in a dialogue that people paste into a description without indentation.
 _SPEAKERS = frozenset({"user", "assistant", "human", "context", "commentary", "example", "note"})
 _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -42,11 +42,11 @@ class Frontmatter:
 
 
 class _Unreadable(Exception):
-    """The block is not YAML, or uses an unsupported feature of YAML."""
+    """Error: the block is not YAML, or uses an unsupported feature of YAML."""
 
 
 def decode(raw: bytes) -> tuple[str, tuple[str, ...]]:
-    """Decode a file with any content to text with plain line ends, and return remarks."""
+    """Decode a file with any content to text with LF line endings; return remarks, too."""
     remarks = []
     if len(raw) > SIZE_LIMIT_BYTES:
         raw = raw[:SIZE_LIMIT_BYTES]

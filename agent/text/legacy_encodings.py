@@ -1,11 +1,11 @@
-"""Detection of encodings older than UTF-8, strict enough that an edit does no damage."""
+"""Detection of encodings older than UTF-8, strict enough for safe edits."""
 
 import codecs
 import re
 import unicodedata
 from contextlib import suppress
 
-# Each is detected by statistics, which short or unusual texts mislead.
+# Detection is statistical, so short or unusual texts may mislead it.
 _EAST_ASIAN = frozenset(
     {"gb18030", "big5", "big5hkscs", "cp932", "shift_jis", "euc_jp", "cp949", "euc_kr"}
 )
@@ -22,7 +22,7 @@ _MIN_BYTES = 7
 _MAX_SAMPLE_BYTES = 20_000
 # The best reading must be this many times as likely as the next one.
 _MARGIN = 1.5
-# Signs beyond ASCII, except dashes, quotes and hyphens, with letters on both sides.
+# Non-ASCII symbols, except dashes, quotes and hyphens, with letters on both sides.
 _SIGN_IN_WORD = re.compile(
     r"[^\W\d_][^\w\s\x00-\x7f\xad\xb7\u2010-\u2015\u2018\u2019\u3000-\u303f\uff00-\uff0f][^\W\d_]"
 )
@@ -38,7 +38,8 @@ _ALLOWED_CONTROLS = frozenset("\t\n\r\f\x1a\x1b")
 def detect_encoding(data: bytes) -> str | None:
     """Return Python's name of the encoding of bytes that are not UTF-8, or None if in doubt.
 
-    The bytes decode strictly, encode to the same bytes again, and give words in one script each.
+    The bytes decode strictly, encode to the same bytes again, and yield words that each use a
+    single script.
     """
     sample = b"".join(_LINE_BEYOND_ASCII.findall(data))[:_MAX_SAMPLE_BYTES]
     if len(_BEYOND_ASCII.findall(sample)) < _MIN_BYTES or _is_damaged_utf_8(sample):
@@ -50,7 +51,7 @@ def detect_encoding(data: bytes) -> str | None:
         encoding = _codec(guess["encoding"])
         if encoding in _ENCODINGS and (text := _plausible_text(data, encoding)) is not None:
             readings.setdefault(text, (encoding, guess["confidence"]))
-    # Any bytes can be read as letters of one byte each, but few as pairs.
+    # All bytes can be read as single-byte letters, but few as pairs.
     if not any(encoding in _EAST_ASIAN for encoding, _ in readings.values()) and any(
         _plausible_text(data, encoding) is not None for encoding in _EAST_ASIAN
     ):
@@ -64,10 +65,10 @@ def detect_encoding(data: bytes) -> str | None:
 
 
 def ambiguous_lines(text: str, encoding: str) -> frozenset[str]:
-    """Return the lines with a character whose bytes include a sign that a shell obeys.
+    """Return the lines with a character whose bytes include one that is special to a shell.
 
-    The second byte of a Chinese or Japanese character may be that of a backtick, while a question
-    shows the character.
+    For example, the second byte of a Chinese or Japanese character may be a backtick, but a
+    question shows the character.
     """
     if encoding not in _EAST_ASIAN:
         return frozenset()
@@ -95,7 +96,7 @@ def _codec(name: str | None) -> str:
 
 
 def _plausible_text(data: bytes, encoding: str) -> str | None:
-    """Return the text, or None if it cannot be what its author wrote."""
+    """Return the text, or None if it is implausible."""
     try:
         text = data.decode(encoding)
         if text.encode(encoding) != data:
@@ -113,7 +114,7 @@ def _plausible_text(data: bytes, encoding: str) -> str | None:
 
 def _has_one_script(word: str) -> bool:
     scripts = {_SCRIPTS.get(unicodedata.name(char, "").partition(" ")[0]) for char in word} - {None}
-    # East Asian words touch Latin ones without a blank.
+    # East Asian words are adjacent to Latin words without a space.
     if scripts & {"EAST ASIAN", "HANGUL"}:
         scripts.discard("LATIN")
     return len(scripts) <= 1

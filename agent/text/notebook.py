@@ -1,9 +1,9 @@
 """Jupyter notebooks as editable text: the sources of their cells, without outputs.
 
-A line such as `[cell 3: code]` begins each cell, and its source follows. In an edited text,
-`[new cell: code]` begins a new cell; a cell whose line is missing is deleted, and the order of the
-lines is the order of the cells. Only what has changed is written to the JSON of the file: the bytes
-of all other cells, their outputs and the metadata stay as they are.
+A line such as `[cell 3: code]` begins each cell, and its source follows. In an edited text, `[new
+cell: code]` begins a new cell; a cell whose line is missing is deleted, and the order of the lines
+is the order of the cells. Only what has changed is written to the JSON of the file: the bytes of
+all other cells, their outputs and the metadata are unchanged.
 """
 
 import json
@@ -107,7 +107,7 @@ class Notebook(Document):
 def open_cells(document: Document, path: Path) -> Document:
     """Return a notebook's document as `Notebook`, and any other document unchanged.
 
-    Notebooks before version 4 and damaged ones are left as text.
+    Notebooks before version 4 and damaged notebooks remain text.
     """
     if path.suffix != SUFFIX or isinstance(document, Notebook):
         return document
@@ -216,7 +216,7 @@ def _cell_text(edited: _EditedCell, notebook: Notebook, layout: "_Layout", ids: 
         return layout.dump(_new_members(edited.type, _lines(source), members), depth=2)
     cell = notebook.cells[edited.number - 1]
     text, old = notebook.json_text, cell.members["source"]
-    # Blank lines in front of the next cell are not meant as a part of this one.
+    # Blank lines before the next cell do not belong to this one.
     keeps_end = cell.source.endswith("\n")
     source = edited.source if keeps_end else edited.source.rstrip("\n")
     new_value = source if isinstance(old.value, str) else _lines(source)
@@ -327,13 +327,15 @@ def _members(text: str, at: int) -> tuple[Mapping[str, _Value], int]:
 
 
 def _next_item(text: str, at: int, last: str) -> int:
-    """Return the position of the next item after one that ends at `at`, or of the `last` sign."""
+    """Return the position of the next item after an item that ends at `at`, or of the `last`
+    character.
+    """
     at = _skip_space(text, at)
     return at if text[at : at + 1] == last else _after(text, at, ",")
 
 
 def _after(text: str, at: int, sign: str) -> int:
-    """Return the position after a sign and the space behind it. Raises `ValueError`."""
+    """Return the position after a character and the space that follows it. Raises `ValueError`."""
     if text[at : at + 1] != sign:
         raise _NotANotebook
     at = _skip_space(text, at + 1)

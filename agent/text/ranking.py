@@ -30,7 +30,7 @@ _RANK_OFFSET = 60
 _MIN_STEM_CHARS = 4
 # As a share of the best score; texts below it are noise.
 NOISE_SHARE = 0.4
-# Texts taken for their similarity alone: the nearest texts are near even to nonsense.
+# Maximum number of texts chosen only for their similarity: even nonsense has nearest texts.
 MAX_SIMILAR = 5
 
 
@@ -132,7 +132,7 @@ def _is_unspaced(run: str) -> bool:
 
 
 def stem(word: str) -> str:
-    """Return an English word without its ending: the same for "plan", "plans" and "planning"."""
+    """Return the stem of an English word: the same for "plan", "plans" and "planning"."""
     if not word.isascii() or not word.isalpha():
         return word
     short = _ENDINGS.sub("", word)

@@ -7,7 +7,7 @@ def similar_names(
     name: str, names: Iterable[str], count: int = 1, cutoff: float = 0.6
 ) -> list[str]:
     """Return up to `count` similar names, the most similar first."""
-    # Most runs meet no misspelled name, and need no search.
+    # Most runs have no misspelled names and need no search.
     from difflib import get_close_matches
 
     return get_close_matches(name, list(names), count, cutoff)

@@ -1,4 +1,4 @@
-"""Plain text from output that was written for a terminal."""
+"""Conversion of terminal output to plain text."""
 
 import re
 
@@ -15,12 +15,12 @@ _OPEN_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[]PX^_][^\x07\x1b]*\x1b?|[ 
 
 
 class TerminalOutput:
-    r"""Filter that keeps what a terminal would still show of each line.
+    r"""Filter that returns the text that a terminal would finally show on each line.
 
-    Escape sequences are dropped, and of a line that was overwritten (`\r`, as by a progress bar)
-    only what follows the last `\r` is kept; `\r\n` is a line end. A line is passed on when it is
-    complete. With `partial_lines`, a line that was not overwritten so far is passed on at once; if
-    it is overwritten later, the last state follows on a line of its own.
+    Escape sequences are dropped, and if a line was overwritten (`\r`, as by a progress bar), only
+    the text after the last `\r` remains; `\r\n` is a line end. A line is passed on when it is
+    complete. With `partial_lines`, a line that has not been overwritten yet is passed on at once;
+    if it is overwritten later, its last state follows on a separate line.
     """
 
     def __init__(self, *, partial_lines: bool = False) -> None:
@@ -53,7 +53,7 @@ class TerminalOutput:
         return text
 
     def _pass_on(self) -> bytes:
-        r"""Return the state of the line; what overwrites it later begins with a `\r`."""
+        r"""Return the state of the line; text that overwrites it later begins with `\r`."""
         visible = self._line.rstrip(b"\r")
         text = visible.removeprefix(b"\r")
         self._line = self._line[len(visible) :]

@@ -1,4 +1,4 @@
-"""Text files as bytes: encodings and line ends, preserved when unchanged text is written."""
+"""Conversion of text files: encodings and line endings are preserved for unchanged text."""
 
 import codecs
 import re
@@ -12,7 +12,7 @@ from agent.text.legacy_encodings import ambiguous_lines, detect_encoding
 MAX_BYTES = 20_000_000
 # Larger files are not compared; at this size a diff takes well under a second.
 DIFF_LIMIT_CHARS = 400_000
-# Quoted part of a file that a model has changed or quoted wrongly.
+# Limit for quoting a file that a model has changed or misquoted.
 MAX_QUOTE_BYTES = 2_000
 _MAX_LINE_CHARS = 200
 _TOO_LARGE = "@@ too large to compare:"
@@ -39,7 +39,7 @@ class TextFormat:
     """Encoding of a text file, by Python's name, and its byte order mark.
 
     "latin-1" also covers other single-byte encodings that agree with it on the file's content.
-    `ambiguous_lines` are the lines that the file has already (see `legacy_encodings`).
+    `ambiguous_lines` are the ambiguous lines already in the file (see `legacy_encodings`).
     """
 
     encoding: str = "utf-8"
@@ -85,13 +85,13 @@ class TextFormat:
 
 @frozen
 class Document:
-    """The whole text of a file with its original line ends, and its format."""
+    """Whole text of a file with its original line endings, and its format."""
 
     text: str
     form: TextFormat
 
     def encode(self) -> bytes:
-        """Return the file's bytes; for unchanged text exactly the original ones."""
+        """Return the file's bytes; for unchanged text, exactly the original bytes."""
         return self.form.byte_order_mark + self.form.encode(self.text)
 
 
@@ -122,8 +122,8 @@ def legacy_encoding(data: bytes) -> str | None:
 def is_latin(data: bytes) -> bool:
     """Return whether bytes that are not UTF-8 are latin-1, or similar enough to be safe to edit.
 
-    All non-ASCII bytes must be letters or a few common signs, rare, and never many in a row: other
-    alphabets and two-byte encodings look different.
+    All non-ASCII bytes must be letters or a few common symbols, rare, and never many in a row:
+    other alphabets and two-byte encodings look different.
     """
     return not (_NOT_LATIN.search(data) or _LATIN_RUN.search(data)) and (
         len(_BEYOND_ASCII.findall(data)) * 3 <= len(_LETTERS.findall(data))
@@ -147,13 +147,13 @@ def searchable(data: bytes) -> list[str] | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return lines without their ends; a final line end does not start another line."""
+    """Return lines without line breaks; a final line break does not start another line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def line_ending(text: str) -> str:
-    """Return the most frequent line end of a text."""
+    """Return the most frequent line ending of a text."""
     count = text.count("\r\n")
     return "\r\n" if count > text.count("\n") - count else "\n"
 
@@ -202,13 +202,13 @@ def diff(name: str, before: str, after: str) -> str:
 
 
 def is_compared(diff_text: str) -> bool:
-    """Return whether a diff shows the changes, not only that the texts are too large."""
+    """Return whether a diff shows the changes instead of a note that the texts are too large."""
     return not "".join(diff_text.split("\n", 3)[2:3]).startswith(_TOO_LARGE)
 
 
 def _diff_lines(text: str) -> list[str]:
     lines = text.split("\n")
-    # A changed line end must be visible in the diff.
+    # A changed line ending must be visible in the diff.
     lines = [line[:-1] + "␍" if line.endswith("\r") else line for line in lines]
     if lines[-1] == "":
         return lines[:-1]

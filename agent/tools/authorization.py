@@ -40,13 +40,13 @@ from agent.tools.run_context import ToolInterceptor
 
 log = logging.getLogger(__name__)
 
-# A diff compares at most 400,000 characters and adds a sign to each line.
+# A diff compares at most 400,000 characters and adds a marker to each line.
 _MAX_SHOWN_CHARS = 2 * DIFF_LIMIT_CHARS
 _NOTIFICATION_TIMEOUT_S = 1.0
 
 
 class CallDenied(PolicyDenied):
-    """Denial of a call: the text is for the model, `reason` for the record."""
+    """Error for a denied call: the text is for the model, `reason` for the record."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -57,8 +57,8 @@ class CallDenied(PolicyDenied):
 class BindsAnswers(Protocol):
     """Optional ability of a tool that describes effects: bind answers to more than the plan.
 
-    `bind` adds to a plan the facts that an answer to a question about the call is bound to. It is
-    called only where a person can be asked.
+    `bind` adds facts to a plan, and a person's answer about the call is bound to them. It is called
+    only if a person can be asked.
     """
 
     async def bind(
@@ -80,10 +80,10 @@ class Consent:
 
 @frozen
 class Authorizer:
-    """Decisions about calls: by the policy and, where it asks, by a person.
+    """Decisions about calls: by the policy and, if it asks, by a person.
 
-    Without an approver no question can be asked; `remedy` says what would allow most calls then.
-    `redactor` cleans the text shown to a person.
+    Without an approver no question can be asked; `remedy` then names a setting that would allow
+    most calls. `redactor` cleans the text shown to a person.
     """
 
     policy: Policy
@@ -100,7 +100,7 @@ class Authorizer:
         context: CallContext,
         hooks: ToolInterceptor | None = None,
     ) -> Decision:
-        """Return "allow" or "ask". Raises `CallDenied`, also when the call cannot be judged."""
+        """Return "allow" or "ask". Raises `CallDenied`, also if the call cannot be judged."""
         try:
             decision = await self._decision(tool, args, plan, context)
         except Exception as exc:
@@ -162,7 +162,7 @@ class Authorizer:
             answer_text = "no" if response == "deny" else response
             response = Answered(response, f"asked, and the answer was {answer_text}")
         if response.scope == "network" and plan.network and response.answer != "deny":
-            # The hosts are settled; the command still needs its own decision.
+            # The hosts are decided; the command still needs its own decision.
             plan = replace(plan, network=())
             decision = await self.judge(tool, args, plan, context, hooks)
             rest = await self.settle(decision, tool, args, plan, context, hooks)
@@ -174,7 +174,7 @@ class Authorizer:
         return Consent(f"{reason}; {response.account}", by_person=True)
 
     def _nobody(self, decision: Decision) -> CallDenied:
-        """Return the denial of a call without a person to ask, with what would allow it."""
+        """Return the denial of a call if no person can be asked, with a remedy."""
         remedy = decision.remedy
         if not remedy and decision.rule not in ASKED_IN_EVERY_MODE:
             remedy = self.remedy
@@ -256,9 +256,10 @@ async def _end(note: "asyncio.Task[None]") -> None:
 
 
 def with_folder_question(decision: Decision, access: FolderAccess) -> Decision:
-    """Return the question about a folder outside the workspace, after which nothing else asks.
+    """Return the question about a folder outside the workspace.
 
-    It comes with the reason of another question. A refusal stays one.
+    It includes the reason of any other question, so that a person is asked only once. A refusal
+    does not change.
     """
     text = "ask_folder_write" if access.is_writable else "ask_folder_read"
     question = Decision("ask", render_prompt(f"policy/{text}", folder=access.path), ASK_FOLDER)
@@ -274,7 +275,7 @@ def _may_have_prefix(decision: Decision) -> bool:
 
 
 def _refusal(words: str) -> str:
-    """Return the model's text for a person's denial, with the person's comment."""
+    """Return the text for the model after a person's denial, with the person's comment."""
     if not words:
         return load_prompt("person_said_no")
     return render_prompt("person_said_why", words=words)
@@ -289,7 +290,9 @@ def _is_too_large(plan: EffectPlan, args: Mapping[str, Any]) -> bool:
 
 
 def _is_silent(tool: Tool) -> bool:
-    """Return whether the tool does not declare what it sends: it may send anything anywhere."""
+    """Return whether the tool does not declare what it sends, so that it may send anything
+    anywhere.
+    """
     if isinstance(tool, DescribesEffects):
         return False
     return not isinstance(tool, DeclaresTaint) or "untrusted" in tool.brings

@@ -39,7 +39,7 @@ class EditorFiles(Protocol):
         ...
 
     async def write_text(self, path: Path, text: str) -> bool:
-        """Show this text and save it; return False if the editor does not accept texts."""
+        """Show this text and save it; return False if the editor accepts no texts."""
         ...
 
 
@@ -62,7 +62,7 @@ class MemoryHit:
 
 # Return up to this many messages that contain these words, newest first. Raises `KoreError`.
 Recall = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
-# Return the messages around the message with this number of a session, including it, in order; none
+# Return the messages around and including the message with this number in a session, in order; none
 # if the session is not the speaker's. Raises `KoreError`.
 RecallAround = Callable[[str, int], Awaitable[Sequence[MemoryHit]]]
 # Return the semantic similarity of a question to each text (-1 to 1). Raises `KoreError`.
@@ -110,7 +110,7 @@ class FileDelivery:
 Send = Callable[[FileDelivery, "CallContext"], Awaitable[str]]
 
 
-# Ask the person of a call a server's question, which the server needs before it can answer.
+# Ask the person a question of a server that it needs to answer a call.
 ElicitInCall = Callable[[Elicitation, "CallContext"], Awaitable[ElicitationAnswer]]
 
 
@@ -189,22 +189,22 @@ class AddedFolders:
 
 @frozen
 class ToolEnvironment:
-    """Environment of the tools of a turn: made once for a turn and read by each call.
+    """Environment of the tools of a turn: created once for a turn and read by each call.
 
     `workspace` is the real path of the folder that tools may change; `identity` detects whether it
     is still the same folder. Commands and relative paths start in `start_folder`, a folder inside
     it; None for the workspace itself. `memory` is the long-term memory file of the speaker.
-    `owner`: the owner talks and no other person reads along; only then are other people's memories
-    shown. `recording` records changes of files. `spawn` starts sub-agents, None where they are not
-    allowed. `recall` searches earlier messages of the speaker, and `recall_around` reads the
-    messages around a hit; None without a record. `similarity` is None without embeddings. `send`
-    sends files to the person; None where the channel cannot. `schedule` manages the person's jobs;
-    None without a scheduler. `places` are the owner's own folders; if there are none, the workspace
-    is one. `on_command_end` is called with background commands that end, and notifies the
-    conversation. `deps` are dependencies of the program for its tools; `agent` is the name of the
-    agent. `elicit` asks the person for a server, None where no person can be asked. `meter` counts
-    the cost of a tool's own requests. `editor` shows files to the person. `folders` are those
-    outside the workspace that the person has added.
+    `owner`: the owner is the speaker and nobody else can read the conversation; only then are other
+    people's memories shown. `recording` records changes of files. `spawn` starts sub-agents, None
+    if they are not allowed. `recall` searches earlier messages of the speaker, and `recall_around`
+    reads the messages around a hit; None without a record. `similarity` is None without embeddings.
+    `send` sends files to the person; None if the channel cannot. `schedule` manages the person's
+    jobs; None without a scheduler. `places` are the owner's own folders; if there are none, the
+    workspace counts as such. `on_command_end` is called with background commands that end, and
+    notifies the conversation. `deps` are dependencies of the program for its tools; `agent` is the
+    name of the agent. `elicit` asks the person on behalf of a server, None if no person can be
+    asked. `meter` counts the cost of a tool's own requests. `editor` shows files to the person.
+    `folders` are the folders outside the workspace that the person has added.
     """
 
     session: str
@@ -267,7 +267,7 @@ class ToolEnvironment:
 
 
 class CommandFiles(Protocol):
-    """Files outside the workspace that the owner's commands can read, or change, unasked."""
+    """Files outside the workspace that the owner's commands can read or change without asking."""
 
     def readable(self) -> Sequence[Path]:
         """Return the real files and folders that every command can read. Blocks."""
@@ -276,7 +276,7 @@ class CommandFiles(Protocol):
     def rights(self, path: Path) -> ReadingRights | None:
         """Return the rights of commands for a real path outside the workspace.
 
-        None if commands have the same user as Kore, and for a path that they cannot see. Blocks.
+        None if commands run as the same user as Kore, or for a path that they cannot see. Blocks.
         """
         ...
 
@@ -285,18 +285,21 @@ class CommandFiles(Protocol):
         ...
 
     def real_path(self, path: str) -> str:
-        """Return the path of a file on this machine; commands have a /tmp of their own.
+        """Return the path of a file on this machine, because commands have their own /tmp.
 
         A file that exists only in the machine's /tmp keeps its path. Blocks.
         """
         ...
 
     def holds(self, path: Path) -> bool:
-        """Return whether a path leads to programs of the machine or into that folder. Blocks."""
+        """Return whether a path refers to programs of the machine or into the temporary folder.
+
+        Blocks.
+        """
         ...
 
     def display(self, text: str) -> str:
-        """Return a text with the paths of that folder as commands see them."""
+        """Return a text with the paths of the temporary folder as commands see them."""
         ...
 
 
@@ -304,7 +307,7 @@ class CommandFiles(Protocol):
 class TemporaryFolder:
     """Real `path` of the folder for temporary files, and its path for commands.
 
-    Files in `home` influence later commands, so only commands change them: questions name them.
+    Files in `home` influence later commands. Only commands change them, and questions mention them.
     """
 
     path: Path
@@ -317,17 +320,17 @@ class CallContext:
     """One call and the environment of its turn.
 
     `output` reports live output (text, stream) to screens. `taint` is the taint of the session
-    before the call. `redactor` is for output that a tool writes to disk: the result is cleaned
+    before the call. `redactor` is for output that a tool writes to disk; the result is cleaned
     anyway. `hosts` are the hosts that the policy lets the tool reach, None without a limit; a file
     that it shows must match each of `paths`, which are globs. `record` records resources that a
     call reaches while it runs, and raises `KoreError` if the record cannot be stored. `changes`
-    records changes of files for undo. `tell` shows an event to the screens, which may miss it.
-    `plan` is the call's plan after it was judged: `run` uses what it names, because the disk may
-    have changed since. `resumed`: the call was prepared before a restart or a person's answer.
-    Without `may_write`, commands may not change files. `is_allowed`: a person allowed this call or
-    its prefix. `shared_files` are those of commands; None if there are none. `folder_access` is the
-    one that a person allowed for this call. `same_calls` is the number of calls of the tool in the
-    reply, including this one.
+    records changes of files for undo. `tell` shows an event to the screens, without a guarantee.
+    `plan` is the plan as it was judged: `run` uses its contents, because the disk may have changed
+    since. `resumed`: the call was prepared before a restart or a person's answer. Without
+    `may_write`, commands may not change files. `is_allowed`: a person allowed this call or its
+    prefix. `shared_files` are the files of commands, or None. `folder_access` is the access that a
+    person allowed for this call. `same_calls` is the number of calls of the tool in the reply,
+    including this one.
     """
 
     call: ToolCall
@@ -530,7 +533,7 @@ class Tool(Protocol):
 class DeclaresTaint(Protocol):
     """Optional ability of a tool: declare the taint of its results, for any content.
 
-    A tool without it brings both kinds of taint: the origin of its text is unknown.
+    Other tools bring both kinds of taint, because the origin of their text is unknown.
     """
 
     @property
@@ -555,8 +558,8 @@ class HasForeignSchema(Protocol):
 class SettlesConsent(Protocol):
     """Tool whose settings decide whether its calls need consent.
 
-    The policy cannot see what these calls do. The settings apply in every mode except `plan`, which
-    lets none of them run.
+    The policy cannot see what these calls do. The settings apply in every mode except `plan`, in
+    which none of these tools run.
     """
 
     @property
@@ -601,7 +604,7 @@ class SessionScoped(Protocol):
 
 @frozen
 class BackgroundTask:
-    """Background work, running or finished: its name for people and its state.
+    """Running or finished background work, with a name for people and its state.
 
     `began_at` is a Unix time; `last_line` is the last line of output.
     """
@@ -616,7 +619,7 @@ class BackgroundTask:
 
 @frozen
 class TaskOutput:
-    """Output of a task from byte `begin` to byte `end` of all its output."""
+    """Output of a task between the byte offsets `begin` and `end`."""
 
     text: str
     begin: int
@@ -629,10 +632,9 @@ class HasBackgroundWork(Protocol):
 
     `tasks` are the tasks of a session. `kill` ends a task, or returns False for an unknown task.
     `facts` are short texts for the model at the beginning of a session's next turn. These three may
-    be called from any thread. `output` is the output after a position, as far as it is stored; None
-    if there is no such task. `mark_reported` confirms that the turn with the facts has begun.
-    `background_taint` is the taint that this work may bring into any file of a workspace while it
-    runs.
+    be called from any thread. `output` is the stored output after a position; None if there is no
+    such task. `mark_reported` confirms that the turn with the facts has begun. `background_taint`
+    is the taint that this work may bring into any file of a workspace while it runs.
     """
 
     def tasks(self, session: str) -> Sequence[BackgroundTask]: ...
@@ -654,7 +656,7 @@ class SharesFiles(Protocol):
 
 @runtime_checkable
 class TracksFileViews(Protocol):
-    """Optional ability of a tool: show files and track what was seen of them."""
+    """Optional ability of a tool: show files and track which parts were seen."""
 
     @property
     def views(self) -> FileViews: ...

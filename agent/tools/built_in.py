@@ -1,4 +1,4 @@
-"""The built-in tools: their order, and their construction from shared parts."""
+"""Built-in tools: their order, and their construction from shared parts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Calls as models trained elsewhere write them, under the tool's own names."""
+"""Conversion of calls by models trained elsewhere to the tool's own names."""
 
 import re
 import shlex
@@ -50,7 +50,7 @@ def _renamed_item(item: Any, names: Mapping[str, str]) -> Any:
 
 
 def _line(words: list[str]) -> str:
-    """Return a list of arguments as one command line; a shell that only runs a line is dropped."""
+    """Return a list of arguments as one command line; a shell that only runs it is dropped."""
     match words:
         case ["bash" | "sh" | "/bin/bash" | "/bin/sh", "-c" | "-lc", line]:
             return line

@@ -25,6 +25,6 @@ def program(module: str, *words: str) -> list[str]:
 
 
 def limit() -> None:
-    """Limit this process; the kernel ends it even if its parent does not."""
+    """Limit this process, so that the kernel ends it even if its parent does not."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))

@@ -39,13 +39,13 @@ _UNSEEN = (
 _SPACED = r"\b(\w)[\W_]{1,3}(?=\w\b)"
 _LATIN = r"[A-Za-z]"
 _LOOKS_LATIN = r"[\u0370-\u03ff\u0400-\u052f]"
-# The part before the path: browsers read other characters there as its end.
+# The part before the path: browsers treat some other characters there as its end.
 _PLACE = r"([\w.~%+:-]*@)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:[0-9]*)?"
 
 
 @frozen
 class FormField:
-    """Requested value, described by its JSON Schema: of a plain type, or of a list."""
+    """Requested value, described by its JSON Schema: a plain type or a list."""
 
     name: str
     schema: Mapping[str, Any]
@@ -116,7 +116,7 @@ class FormField:
         return _short(value)
 
     def read(self, text: str) -> Any:
-        """Return the value of a person's text. Raises `ValueError` with a sentence."""
+        """Convert a person's text to the value. Raises `ValueError` with a sentence."""
         if self.takes_several:
             values = [self._choice(part) for part in re.split(r"[,，、\n]", text) if part.strip()]
             values = [choice for n, choice in enumerate(values) if choice not in values[:n]]
@@ -177,9 +177,9 @@ class Elicitation:
 
     @property
     def host(self) -> str | None:
-        """The real host of the page.
+        """Real host of the page.
 
-        None without a web page, or if a browser might read another host in its address.
+        None without a web page, or if a browser might find another host in its address.
         """
         url = self.url or ""
         try:
@@ -201,13 +201,13 @@ class Elicitation:
 
 @frozen
 class ElicitationAnswer:
-    """Answer of a person. Omitted fields of a form have their default."""
+    """Answer of a person. Omitted fields of a form have their default value."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-# Ask a person; `decline` where no person is available.
+# Ask a person; use `decline` if no person is available.
 Elicit = Callable[[Elicitation], Awaitable[ElicitationAnswer]]
 
 
@@ -217,7 +217,7 @@ async def decline(question: Elicitation) -> ElicitationAnswer:
 
 
 def looks_secret(words: str) -> bool:
-    """Return whether the text looks like a secret, even if disguised for people."""
+    """Return whether the text asks for a secret, even in disguise."""
     text = re.sub(_UNSEEN, "", unicodedata.normalize("NFKC", words))
     return re.search(_SENSITIVE, re.sub(_SPACED, r"\1", text)) is not None or any(
         # Letters that resemble letters of another alphabet.

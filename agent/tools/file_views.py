@@ -20,7 +20,7 @@ from agent.text.visible import escape_line
 
 K = TypeVar("K")
 V = TypeVar("V")
-# Modification time, size and inode: different whenever the content changed.
+# Modification time, size and inode, which differ whenever the content changed.
 Stamp = tuple[int, int, int]
 
 Knowledge = Literal["none", "old", "current"]
@@ -56,7 +56,7 @@ class _SessionViews:
 
     `known_stamps` are the stamps of files when they were last shown or written; `files` their
     stamps when the model was last informed, and `digests` the digests of that content.
-    `pending_stamps` are reported to the next turn, `reported_views` still have to be sent as
+    `pending_stamps` are reported to the next turn; `reported_views` still have to be sent as
     events. `is_stored`: the stored form is current.
     """
 
@@ -96,7 +96,7 @@ class FileViews:
                 del views.digests[each]
 
     def knowledge(self, session: str, path: Path) -> Knowledge:
-        """Return whether the conversation saw the file before, and with the current content."""
+        """Return whether the conversation has seen the file, and whether in its current state."""
         now = stamp(path)
         with self._lock:
             views = self._sessions.get(session)
@@ -301,7 +301,7 @@ def _is_same(
 def _digest(path: Path, file_stamp: Stamp) -> str:
     """Return the digest of the content if the stamp is current.
 
-    Return "" for anything but a regular file, and for a file that is too large.
+    Return "" for a file that is too large or not regular.
     """
     if not 0 < file_stamp[1] <= DIGEST_LIMIT_BYTES:
         return ""
@@ -320,7 +320,7 @@ def describe_stale_files(paths: Sequence[Path]) -> str:
 
 
 def _put_newest(entries: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
-    """Store the entry as the newest; the oldest beyond `limit` are dropped."""
+    """Store the entry as the newest; drop the oldest entries beyond `limit`."""
     entries[key] = value
     entries.move_to_end(key)
     while len(entries) > limit:

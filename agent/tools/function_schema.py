@@ -1,4 +1,4 @@
-"""JSON schema of a function's signature, and validation of calls. Loads pydantic."""
+"""JSON schema of a function's signature, and validation of calls. Imports pydantic."""
 
 import inspect
 import typing
@@ -127,7 +127,7 @@ def _describe(hint: Any, description: str | None) -> Any:
 def plain_schema(schema: dict[str, Any]) -> JsonSchema:
     """Return a schema without titles and references, which some vendors do not support.
 
-    Optional arguments lose their null, since the model can omit them.
+    Optional arguments lose their `null` alternative, since the model can omit them.
     """
     definitions = schema.pop("$defs", {})
     plain: dict[str, Any] = _resolve(schema, definitions, ())

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class FunctionTool(Generic[P, R]):
     """Tool made from a function; it can still be called as a function.
 
-    A plain function runs in a thread and cannot be interrupted: after a stop it runs to its end,
+    A plain function runs in a thread and cannot be interrupted: after a stop it runs to completion,
     and its result is discarded.
     """
 
@@ -69,7 +69,7 @@ class FunctionTool(Generic[P, R]):
 
     @cached_property
     def _docstring(self) -> "Docstring":
-        # Imported here, so that a tool that is only defined costs nothing.
+        # Imported here, so that merely defining a tool is cheap.
         from docstring_parser import parse
 
         return parse(self.__doc__ or "")
@@ -87,7 +87,7 @@ class FunctionTool(Generic[P, R]):
         return FunctionSchema.of(self.name, self.__wrapped__, described)
 
     def check_deps(self, deps: object) -> None:
-        """Raise `ConfigError` for dependencies of another type than the function expects."""
+        """Raise `ConfigError` if the function expects dependencies of another type."""
         expected = self._signature.deps_type
         # For other hints, such as unions and protocols, the type checker is the better judge.
         if not isinstance(expected, type) or getattr(expected, "_is_protocol", False):
@@ -161,11 +161,11 @@ def tool(
     dependencies, an argument of the type `CallContext` the call. The function may be async, and
     returns a text, a `ToolResult`, an `Image`, a list with images, or any value with a JSON form;
     the model reads the exceptions that it raises. `effect` decides the handling of a call after a
-    crash (`read`, `idempotent`, `unsafe`), `brings` is the taint of its results: strangers' words,
-    something private, or both by default. With `asks` its calls are judged like calls of built-in
-    tools, and may need a person's consent; without it they run, since you wrote the function,
-    except in mode `plan`. The `kind` of a tool that changes files is `edit`, `move` or `delete`: a
-    policy that limits editing then limits the tool, too.
+    crash (`read`, `idempotent`, `unsafe`). `brings` is the taint of its results: strangers' words,
+    private data, or both by default. With `asks`, its calls are judged like calls of built-in tools
+    and may need a person's consent. Without it they run in any mode but `plan`, since you wrote the
+    function. The `kind` of a tool that changes files is `edit`, `move` or `delete`: a policy that
+    limits editing then limits the tool, too.
 
     Raises TypeError for a function without docstring or hints.
     """
@@ -177,7 +177,7 @@ def tool(
 
 
 def read_tools(tools: object) -> tuple[Tool, ...]:
-    """Return the tools of a program, made of its plain functions as by `tool`. Raise TypeError."""
+    """Return the tools of a program; plain functions are converted by `tool`. Raises TypeError."""
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise TypeError(f"tools: expected a list of tools, found {_short(tools)}")
     return tuple(map(_read_tool, tools))

@@ -1,8 +1,8 @@
 """Interpreter of a fixed subset of JSON Schema 2020-12 for foreign schemas.
 
-A schema is only read: it is never compiled into code, nothing is fetched, and a check is bounded in
-depth, in steps and in processor time. A keyword outside the subset is not checked; the server of
-the tool decides. docs/mcp.md lists the subset, ADR 0128 gives the reasons.
+A schema is never compiled into code, nothing is fetched, and a check is bounded in depth, steps and
+processor time. A keyword outside the subset is not checked; the server of the tool decides.
+docs/mcp.md lists the subset, ADR 0128 gives the reasons.
 """
 
 import json
@@ -29,7 +29,7 @@ MAX_NUMBER_BITS = 14_000
 MAX_PATTERN_CHARS = 1_000
 MAX_MATCHED_CHARS = 10_000
 MAX_PATTERN_MEMORY_BYTES = 1 << 20
-# Bytes times instructions that RE2 matches in about the time of one step.
+# Bytes times instructions that RE2 processes in about the time of one step.
 _MATCHING_PER_STEP = 2_000
 _TEXT_PER_STEP = 1_000
 _KEYWORDS_PER_STEP = 20
@@ -52,7 +52,7 @@ class SchemaTooComplex(Exception):
 class Violation:
     """First rule that a value breaks.
 
-    `place` is the path to the value from the root; `message` is the predicate of a sentence about
+    `place` is the path from the root to the value; `message` is the predicate of a sentence about
     it.
     """
 
@@ -68,7 +68,7 @@ class SchemaValidator:
 
     def __init__(self, schema: object) -> None:
         self.schema = schema
-        # Results cached by checks: patterns, and the values of an `enum` by its identity.
+        # Cached results of checks: patterns, and the values of each `enum` by its identity.
         self.patterns: dict[str, _Regexp | None] = {}
         self.enums: dict[int, frozenset[str]] = {}
 
@@ -111,7 +111,7 @@ class _Check:
         self._clock_is_due_at = self._left_steps - _STEPS_PER_CLOCK_READING
 
     def _refuse_unusable(self, value: object, place: Place) -> Violation | None:
-        """Find values that JSON cannot express, wherever the schema looks."""
+        """Reject values that JSON cannot express, in all parts that the schema checks."""
         self._spend(1)
         if len(place) > MAX_DEPTH:
             raise SchemaTooComplex
@@ -201,7 +201,8 @@ class _Check:
                 return None
         return node
 
-    # Rules: each takes the operand of its keyword, the value, its place and the whole schema.
+    # Rules: each takes the operand of its keyword, the value, the value's place and the whole
+    # schema.
 
     def reference(self, operand: Any, value: Any, place: Place, schema: Any) -> Violation | None:
         target = self.resolve(operand) if isinstance(operand, str) else None
@@ -401,7 +402,7 @@ def _is_bound(operand: object) -> TypeGuard[float]:
 
 
 def _exact(number: float) -> "Fraction":
-    """Return the number as it is written: 0.1 is a tenth."""
+    """Return the exact decimal value of a number: 0.1 is a tenth."""
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 

@@ -1,4 +1,4 @@
-"""Output of any length in bounded memory: head and tail for the model, all of it in a file."""
+"""Output of any length in bounded memory: head and tail for the model, everything in a file."""
 
 import os
 import secrets
@@ -77,7 +77,9 @@ class SpillBuffer:
             self._sink = None
 
     def text(self) -> str:
-        """Return the text for the model: everything, or head and tail and the path of the whole."""
+        """Return the text for the model: everything, or head and tail and the path of the spill
+        file.
+        """
         head, tail = self._ends()
         left_out = self.total_bytes - len(head) - len(tail)
         if not left_out:
@@ -89,7 +91,7 @@ class SpillBuffer:
         return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
     def with_truncation_note(self, result: ToolResult) -> ToolResult:
-        """Return the result for `text`, with the number of cut bytes and the spill file."""
+        """Return the result for `text`, with the number of omitted bytes and the spill file."""
         head, tail = self._ends()
         cut_bytes = self.total_bytes - len(head) - len(tail)
         file = str(self.file) if cut_bytes and self.file else None

@@ -1,7 +1,7 @@
 """Pictures returned by tools: validated, and stored in a file next to long outputs.
 
 A conversation contains a reference to that file, so that neither the database nor a later request
-carries a picture that is not shown. The file never changes after the tool read it.
+contains a picture that is not shown. The file does not change after the tool has read the picture.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _NAME_DIGITS = 32
 
 
 def too_large(size_bytes: int) -> str:
-    """Return the reason not to show a picture, and a remedy."""
+    """Return the reason why a picture is not shown, and a remedy."""
     return (
         f"a picture of {size_bytes:,} bytes; at most {MAX_PICTURE_BYTES:,} can be shown. Make a "
         "smaller copy with exec, such as 1568 pixels wide, and read that."
@@ -65,7 +65,7 @@ def _keep(data: bytes, media_type: str, workspace: Path, marks: Path | None) -> 
 
 
 def _is_kept(path: Path, size_bytes: int) -> bool:
-    """Return whether the file exists, and mark it as used now."""
+    """Return whether the file exists, and mark it as just used."""
     try:
         info = path.lstat()
         if not stat.S_ISREG(info.st_mode) or info.st_size != size_bytes:

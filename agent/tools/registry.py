@@ -111,7 +111,7 @@ class ToolRegistry:
     ) -> None:
         """Register the tools.
 
-        `source` brings further tools, filtered by name. `wishes` are tools requested by name:
+        `source` provides further tools, filtered by name. `wishes` are tools requested by name:
         models are offered all of them.
         """
         self._own_tools = tuple(tools)
@@ -179,8 +179,8 @@ class ToolRegistry:
         description changes: the description of `task` lists the available agents. In a project the
         built-in tools have longer descriptions, and tools that understand code are included. Tools
         of the source are listed by name only if they would take a tenth of the `window` (tokens).
-        Without `skills` the tool for skills is omitted. With `patches` the tool that edits files by
-        patches takes the place of the tool that replaces strings.
+        Without `skills` the tool for skills is omitted. With `patches`, the tool that edits files
+        by patches replaces the tool that edits by strings.
         """
         by_name = window is not None and self._sourced_tokens > window * _SOURCED_SHARE
         hidden = {*(self._sourced_names if by_name else self._searching)}
@@ -352,9 +352,9 @@ class ToolRegistry:
         return purpose in self._purposes
 
     def resolved(self, call: ToolCall) -> ToolCall:
-        """Return the call with the name of the actual tool, and the arguments as that reads them.
+        """Return the call with the actual tool's name, and the arguments as the tool reads them.
 
-        Whatever judges a call must see what the tool gets.
+        All judges of a call must see what the tool gets.
         """
         caller = self.find(call.name)
         target = caller.stands_for(call) if isinstance(caller, StandsForOthers) else call
@@ -365,7 +365,7 @@ class ToolRegistry:
         call = target
         arguments = call.arguments
         if arguments is not None:
-            # Whatever fails here fails again when the call runs, and is reported there.
+            # A failure here occurs again when the call runs, and is reported there.
             with suppress(Exception):
                 arguments = self.read(tool, arguments)
         return replace(call, name=tool.name, arguments=arguments)
@@ -384,13 +384,16 @@ class ToolRegistry:
         raise ToolError(f"There is no tool {name[:80]!r}; {hint}")
 
     def validate(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments under their canonical names. Raises ToolError for a wrong one."""
+        """Return the arguments under their canonical names.
+
+        Raises ToolError for an invalid argument.
+        """
         arguments = self.read(tool, args)
         self.check(tool, arguments)
         return arguments
 
     def read(self, tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the same arguments before the check against the tool's schema."""
+        """Like `validate`, but without the check against the tool's schema."""
         return self._schema(tool).read(canonical(tool, args))
 
     def check(self, tool: Tool, arguments: Mapping[str, Any]) -> None:
@@ -411,7 +414,7 @@ def _tokens(tool: Tool) -> int:
 def _assign_sent_names(names: Iterable[str]) -> dict[str, str]:
     """Return each tool's name in the form that vendors accept.
 
-    If two names become equal, a digest distinguishes them, the same in every run.
+    If two names become equal, a digest that is stable across runs distinguishes them.
     """
     sent_names = {name: name for name in names if is_plain_name(name)}
     for name in names:

@@ -50,12 +50,12 @@ T = TypeVar("T")
 
 @frozen
 class Permissions:
-    """Permissions of calls: first the policy, then the person if the policy says "ask".
+    """Permissions of calls: by the policy, then by the person if the policy says "ask".
 
-    `audit` records each decision before it takes effect, under `agent_id` and `role`; a function
-    returns the current role each time, because other people may join while the turn runs.
-    `full_access` tells the model that the policy allows everything. Where nobody can be asked,
-    `remedy` says what would allow calls that ask.
+    `audit` records each decision before it takes effect, under `agent_id` and `role`; `role` may be
+    a function, because other people may join while the turn runs. `full_access` tells the model
+    that the policy allows everything. If nobody can be asked, `remedy` names a setting that would
+    allow calls that ask.
     """
 
     policy: Policy
@@ -86,7 +86,7 @@ class ToolRunner:
         limit_bytes: int = 10_000,
     ) -> None:
         self.exposure = exposure or TaintState()
-        # An empty redactor may learn secrets later.
+        # An empty redactor may still learn secrets later.
         self.redactor = Redactor() if redactor is None else redactor
         self.toolbox = toolbox
         self._permissions = permissions
@@ -132,7 +132,7 @@ class ToolRunner:
     async def _finished(
         self, context: CallContext, on_start: Callable[[], Awaitable[None]]
     ) -> ToolResult:
-        """Return the result as the model reads it."""
+        """Return the result in the form that the model reads."""
         result = self._display(await self._intercepted(context, on_start), context)
         result = _clean(result, self.redactor)
         tool = self.toolbox.find(context.call.name)
@@ -165,7 +165,7 @@ class ToolRunner:
             await self._record_refusal(tool, context.call.arguments or {}, context, reason)
             result = replace(result, is_denied=True)
         changed = await self.interceptor.after_tool(context, result)
-        # A changed text may still quote data that the tool has seen.
+        # Even a changed text may quote data that the tool has seen.
         return replace(changed, taint=changed.taint | result.taint, is_denied=result.is_denied)
 
     def _secret_refusal(self, call: ToolCall) -> str | None:
@@ -197,7 +197,7 @@ class ToolRunner:
             # Time may have passed while a person was asked.
             check_folder(context.environment.identity)
             await on_start()
-            # Run as judged: the current state of the disk might be judged differently.
+            # Run the call as judged: the current state of the disk might be judged differently.
             context = replace(
                 context, plan=plan, is_allowed=is_allowed, folder_access=plan.folder_access
             )
@@ -335,8 +335,8 @@ class ToolRunner:
     ) -> frozenset[Taint]:
         """Return the taint of the files that a tool shows, based on their location.
 
-        Programs of the machine and temporary files of the conversation have none, as in commands.
-        Before there is a plan, only the arguments name the files.
+        Programs of the machine and temporary files of the conversation have no taint, as in
+        commands. Before there is a plan, only the arguments name the files.
         """
         if "private" not in brings:
             return NOTHING
@@ -362,7 +362,7 @@ class ToolRunner:
     ) -> bool:
         """Return whether a person has allowed the call.
 
-        The decision is recorded before anything happens. Raises `PolicyDenied`, and `ToolError` for
+        The decision is recorded before the call runs. Raises `PolicyDenied`, and `ToolError` for
         arguments that do not fit a foreign schema.
         """
         try:

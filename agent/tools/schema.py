@@ -18,7 +18,7 @@ _SENTENCE_CHARS = 2_000
 def parameters(**kinds: str) -> JsonSchema:
     """Return the JSON schema of an object from `name="type"`.
 
-    A trailing `?` makes an argument optional; `"one|two"` allows these words only.
+    A trailing `?` makes an argument optional; `"one|two"` allows only these words.
     """
     properties = {name: _kind_schema(kind.rstrip("?")) for name, kind in kinds.items()}
     required = [name for name, kind in kinds.items() if not kind.endswith("?")]
@@ -38,7 +38,7 @@ def properties_of(schema: JsonSchema) -> Mapping[str, Any]:
 
 
 class ArgumentSchema:
-    """Arguments of one tool: read as models write them, and validated against its schema."""
+    """Arguments of a tool: converted from what models write, and validated against its schema."""
 
     def __init__(self, tool: str, schema: JsonSchema) -> None:
         self._tool = tool
@@ -46,13 +46,13 @@ class ArgumentSchema:
         self._validator: SchemaValidator | None = None
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments, read and checked. Raises ToolError."""
+        """Convert and check the arguments. Raises ToolError."""
         arguments = self.read(args)
         self.check(arguments)
         return arguments
 
     def read(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments without optional ones that are null.
+        """Return the arguments without optional arguments that are null.
 
         Values are converted where their meaning is certain: a string of a number or list, a list of
         one string for that string, an enumerated word in other case, and a string for an object
@@ -134,7 +134,7 @@ def _coerced(value: Any, schema: Any) -> Any:
 
 
 def _enumerated(text: str, words: Any) -> str:
-    """Return the one of `words` that differs in case or surrounding space alone, else the text."""
+    """Return the word that equals the text except for case and surrounding space, else the text."""
     choices = [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
     if text in choices:
         return text

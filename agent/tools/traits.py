@@ -14,7 +14,7 @@ Arguments = Mapping[str, Any]
 # Label of a tool without a label of its own.
 PLAIN_LABEL = mark_for_translation("Using {tool}")
 
-# Other names that models give to common arguments.
+# Alternative names that models use for common arguments.
 PATH_ALIASES = dict.fromkeys(("file_path", "filepath", "file", "filename"), "path")
 FOLDER_ALIASES = dict.fromkeys(("dir", "directory", "folder"), "path")
 TEXT_ALIASES = dict.fromkeys(("text", "contents"), "content")
@@ -23,7 +23,7 @@ CLAUDE_PATH = {"path": "file_path"}
 
 
 def no_paths(arguments: Arguments) -> Sequence[str]:
-    """Return nothing: the arguments name no file that the call is known to touch."""
+    """Return no paths: the arguments name no file that the call is known to touch."""
     return ()
 
 
@@ -129,7 +129,7 @@ def label_parts(label: str, tool: str, arguments: Mapping[str, Any]) -> tuple[La
     values = {name: text for name in fields if (text := _value(arguments.get(name))).strip()}
     if not label or (fields and not values):
         label, values = PLAIN_LABEL, {TOOL: tool}
-    # The pieces at odd positions are names of fields.
+    # Pieces at odd positions are names of fields.
     pieces = _FIELD.split(t(label))
     parts: list[LabelPart] = []
     words = ""
@@ -149,7 +149,7 @@ def _value(value: Any) -> str:
 
 
 def _words(text: str, *, is_first: bool) -> Iterator[LabelPart]:
-    """Yield the words without the gaps that missing arguments left."""
+    """Yield the words without gaps from missing arguments."""
     text = re.sub(" {2,}", " ", text.lstrip() if is_first else text)
     if text:
         yield LabelPart(text)

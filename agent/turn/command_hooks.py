@@ -35,7 +35,7 @@ OUTPUT_LIMIT_BYTES = 10_000
 # Limit for reasons that are shown to people.
 _MAX_REASON_CHARS = 500
 HookEvent = Literal["PreToolUse", "PostToolUse"] | TurnEvent
-# The fact that the matcher of these events is compared with.
+# Fact that the matcher of these events is compared with.
 _MATCHED = {"SessionStart": "source", "Notification": "notification_type"}
 
 # Events for which plain-text output goes to the model.
@@ -99,7 +99,7 @@ class HookAnswer:
 
 
 class CommandHooks(Hooks[Any]):
-    """Runner for hook commands, in order. A command that fails only causes a notice."""
+    """Runner for hook commands, in order. A failing command only causes a notice."""
 
     def __init__(self, hooks: Sequence[CommandHook], settings: ToolSettings) -> None:
         self._hooks = tuple(hooks)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from agent.turn.tracing import TurnTracing
 
 _MAX_SHRINKS = 5
-# Limit for refusals that do not name the conversation's length as the cause.
+# Limit for refusals that do not mention the conversation's length.
 _SUSPECTED_SHRINKS = 2
 # Limit on the times that hooks may prevent the end of a turn.
 _MAX_OBJECTIONS = 5
@@ -84,7 +84,7 @@ class ModelCallConfig:
         if self.effort is not None:
             options[EFFORT] = self.effort
         if has_called and is_forced(options.get("tool_choice")):
-            # Forcing a call in every request would never let the turn end.
+            # If every request forced a call, the turn would never end.
             del options["tool_choice"]
         return options
 
@@ -157,7 +157,7 @@ class AgentLoop:
         return await self._call.hooks.begin(prompt, is_new_session=is_new_session)
 
     async def add_words_of_hook(self, words: "HookWords", behind: Sequence[Message] = ()) -> None:
-        """Append text of hooks, after the messages in `behind`.
+        """Append text of hooks after the messages in `behind`.
 
         The messages are stored before the model reads them.
         """

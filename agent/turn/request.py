@@ -81,7 +81,7 @@ class TurnRequest:
     `is_prompted`: a person, or a job of that person, sent the last message. `memory_text` is the
     memory from the start of the session; without it, the file is read. With `watches`, changes in
     the working folder become events of the turn. `join_source` adds tools of the session.
-    `is_data`: a program reads the answer, so its links are unchanged.
+    `is_data`: a program reads the answer, so its links are not defused.
     """
 
     environment: ToolEnvironment

@@ -247,7 +247,7 @@ class AgentTurn:
             exposure=None if task.is_data else task.exposure,
             tariff=opened.tariff,
             fallback_tariffs=opened.fallback_tariffs,
-            # A vendor need not know who its users talk to.
+            # A vendor need not know whom its users talk to.
             cache_key=sha256(here.session.encode()).hexdigest()[:_CACHE_KEY_DIGITS],
         )
         if task.summary is not None:
@@ -349,7 +349,7 @@ class AgentTurn:
         return EditedFiles(runner, task.environment)
 
     def _result(self, stopped: Stopping | None) -> Result:
-        """Return the result; `stopped` is the reason for an end that the model did not choose."""
+        """Return the result; `stopped` is the reason if the model did not end the turn itself."""
         messages = self.settled()
         said_before = self._loop.earlier_messages if self._loop else []
         texts = [m.text.strip() for m in (*said_before, *messages) if m.role == "assistant"]

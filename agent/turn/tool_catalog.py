@@ -11,8 +11,8 @@ from agent.tools.built_in import default_tools, tool_class
 from agent.tools.traits import UNKNOWN, ToolTraits, traits_of
 from agent.types import ToolCall
 
-# Tools of packages above `agent.tools`: what an agent offers that works with code, and the tools
-# that depend on settings.
+# Tools of packages above `agent.tools`: tools for agents that work with code, and tools that depend
+# on settings.
 _CODE = (
     "agent.code.lsp.tool:LspTool",
     "agent.code.lsp.tool:LspEditTool",

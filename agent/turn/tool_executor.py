@@ -41,8 +41,8 @@ class LoopGuard:
     """Counter of identical results per call since the last change.
 
     A change is a call with a different result than before, or the first success of a call that may
-    change something: twelve edits, each followed by a passing check, are progress. Other reads in
-    between do not reset the count.
+    change something. Twelve edits, each followed by a passing check, are thus progress. Other reads
+    in between do not reset the count.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class TurnAborted(KoreError):
 class ToolExecutor:
     """Executor for tool calls.
 
-    `results` maps call ids to the tool messages of the finished calls of the newest reply,
-    `closing` to the texts that end the turn. `has_sent_files` is True if a call of the turn has
-    sent a file to the person.
+    For the finished calls of the newest reply, `results` maps call ids to tool messages, and
+    `closing` maps them to texts that end the turn. `has_sent_files` is True if a call of the turn
+    has sent a file to the person.
 
     `recovered_results` are from before a restart, by call id: these calls of the first reply do not
     run again. Ids are unique within a reply only, because some vendors reuse them.

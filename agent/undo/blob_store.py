@@ -27,9 +27,9 @@ _TARGET_FILL = 0.6
 
 @frozen
 class BlobCipher:
-    """Encrypts and decrypts blobs under their names.
+    """Encryption of blobs under their names.
 
-    `key` goes into the fingerprints, so that a name reveals nothing about the content.
+    `key` is part of the fingerprints, so that a name reveals nothing about the content.
     """
 
     encrypt: Callable[[bytes, str], bytes]
@@ -50,9 +50,9 @@ class SharedBlobs(Protocol):
 
 
 class BlobStore:
-    """A folder of contents that returns them unchanged or not at all.
+    """Folder of contents, which are returned unchanged or not at all.
 
-    It takes at most `limit_bytes`, and drops contents unused for a week. With `shared` it also
+    It uses at most `limit_bytes`, and drops contents unused for a week. With `shared`, it also
     finds contents stored by other machines.
     """
 

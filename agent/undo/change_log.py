@@ -17,7 +17,7 @@ _NOT_SHARED_NOTE = "the earlier content could not be shared, so only this machin
 
 @dataclass(slots=True, eq=False)
 class TrackingWindow:
-    """A running command and its folder.
+    """Running command and its folder.
 
     `paths_of_others` were changed by others meanwhile; `overlaps` means that another command ran in
     the folder at the same time.
@@ -29,7 +29,10 @@ class TrackingWindow:
 
 
 class ChangeLog:
-    """Records each change before it happens. Runs in threads, since every method may block."""
+    """Log that records each change before it happens.
+
+    Call it in threads, since every method may block.
+    """
 
     def __init__(self, ledger: Ledger, blobs: BlobStore) -> None:
         self.ledger = ledger
@@ -40,8 +43,8 @@ class ChangeLog:
     def files(self, origin: ChangeOrigin, contents: Mapping[Path, bytes]) -> list[str]:
         """Record that each path is about to get this content, in one step.
 
-        Returns notes about changes that cannot be undone. Raises `ToolError` when the step cannot
-        be recorded: nothing may be written then.
+        Returns notes about changes that cannot be undone. Raises `ToolError` if the step cannot be
+        recorded; nothing may be written then.
         """
         changes: list[FileChange] = []
         notes: list[str] = []

@@ -1,4 +1,4 @@
-"""Changes of a command to its folder, found by snapshots before and after it."""
+"""Changes that a command makes in its folder, found by snapshots before and after it."""
 
 import json
 import os
@@ -47,7 +47,7 @@ class CommandChangeDetector:
             )
 
     def end(self) -> None:
-        """Record the changes, however the command ended."""
+        """Record the changes, regardless of how the command ended."""
         window, before = self._window, self.before
         if window is None:
             return
@@ -119,7 +119,7 @@ def _stamp_and_read_time(entry: SnapshotEntry) -> tuple[tuple[int, ...], int]:
 
 
 class _Difference:
-    """The changes between two snapshots, in the order of a redo.
+    """Changes between two snapshots, in the order of a redo.
 
     `unrecoverable_paths` cannot be undone; `paths_of_others` were changed by others meanwhile.
     """

@@ -19,7 +19,7 @@ _MAX_LOSSES = 1_000
 
 
 class UndoCoverage:
-    """Judges deletions in the folder `root` by the rules of the snapshot before a command.
+    """Judge of deletions in the folder `root`, by the rules of the snapshot before a command.
 
     `blobs` is None if changes are not recorded. `closed` are paths that undo ignores.
     """
@@ -155,7 +155,7 @@ class UndoCoverage:
 
 
 def _meets(path: Path, folders: Collection[Path]) -> bool:
-    """Return whether the path is in one of the folders, or one of them in it."""
+    """Return whether the path is in one of the folders, or contains one of them."""
     return any(path.is_relative_to(each) or each.is_relative_to(path) for each in folders)
 
 

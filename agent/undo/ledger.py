@@ -1,4 +1,4 @@
-"""Port for the ledger of changes: steps and undo operations."""
+"""Port for the ledger of file changes: steps and undo operations."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ MoveVerdict = Literal["go", "already", "ignored", "changed", "shared", "closed",
 
 @frozen
 class PathChange:
-    """The planned reversal of one path.
+    """Planned reversal of one path.
 
     `verdict` is "go", or the reason to leave the path alone: it is "already" in the target state, a
     build product that the project has "ignored", "changed" by others since, possibly changed by a
@@ -41,7 +41,7 @@ class PathChange:
 
 @frozen
 class UndoOperation:
-    """An undo that has begun; repeating it under the same key has the same result.
+    """Undo that has begun; repeating it under the same key has the same result.
 
     `report` is its result, or None while it is running.
     """
@@ -65,7 +65,7 @@ class UndoOperation:
 
 @frozen
 class UndoResult:
-    """The result of an operation: the state of its changes by step, and the report."""
+    """Result of an operation: the state of its changes by step, and the report."""
 
     key: str
     session: str
@@ -74,9 +74,10 @@ class UndoResult:
 
 
 class Ledger(Protocol):
-    """Stores the steps of sessions. Runs in threads and may block.
+    """Storage of the steps of sessions.
 
-    Each method is one transaction, on disk when it returns. Raises `KoreError` when storing fails.
+    Called in threads and may block. Each method is one transaction, on disk when it returns. Raises
+    `KoreError` if storing fails.
     """
 
     def add(self, step: ChangeStep) -> None:
@@ -88,7 +89,7 @@ class Ledger(Protocol):
         ...
 
     def begin(self, operation: UndoOperation) -> UndoOperation:
-        """Store an operation before it runs. Returns the stored one if the key exists."""
+        """Store an operation before it runs. Return the stored operation if the key exists."""
         ...
 
     def end(self, result: UndoResult) -> None:
@@ -98,7 +99,7 @@ class Ledger(Protocol):
 
 @frozen
 class ReversalResult:
-    """The moves of an operation with the current state of their changes."""
+    """Moves of an operation with the current state of their changes."""
 
     moves: tuple[PathChange, ...]
 

@@ -19,7 +19,7 @@ OpenChangeLog = Callable[[], ChangeLog]
 
 @dataclass(slots=True)
 class Recorder:
-    """Records the changes of one call.
+    """Recorder of the changes of one call.
 
     `notes` are messages for the person; `changed_paths` are the known files that its command has
     changed.
@@ -38,7 +38,7 @@ class Recorder:
     def file(self, path: Path, data: bytes) -> Iterator[None]:
         """Record a write in a thread, after which `path` contains `data`.
 
-        Raises `ToolError` when it cannot be recorded, before anything is written.
+        Raises `ToolError` if it cannot be recorded, before anything is written.
         """
         with self.files({path: data}):
             yield
@@ -89,7 +89,7 @@ class Recorder:
     def background_command(self) -> Iterator[None]:
         """Note a command that runs in the background.
 
-        It is not recorded, and changes of others during its run may be its work.
+        It is not recorded, so changes attributed to others during its run may be its work.
         """
         if self.open_log is None or self.origin is None:
             yield
@@ -114,7 +114,8 @@ class RecorderFactory:
     """Creates the recorders for the calls of one turn.
 
     `turn` grows with each turn of a session. Changes of a sub-agent belong to the turn that it
-    works for: then `session` is that of the turn, and `prefix` distinguishes its calls.
+    works for: `session` is the session of that turn, and `prefix` distinguishes the sub-agent's
+    calls.
     """
 
     open_log: OpenChangeLog | None = None

@@ -15,7 +15,7 @@ ChangeStatus = Literal["done", "undone", "kept", "gone"]
 
 @frozen
 class FileState:
-    """The state of a file, folder or link; a missing path is None.
+    """State of a file, folder or link; None stands for a missing path.
 
     `value` is the fingerprint of the content ("" if unknown) or the target of a link, `mode` the
     permission bits (None if unknown). `is_marked` means that the file had untrusted text
@@ -44,7 +44,7 @@ def is_same_state(
 ) -> bool:
     """Return whether both states are equal; an unknown state equals nothing.
 
-    With `modes` the permission bits count if both are known.
+    With `modes`, the permission bits count if both are known.
     """
     if first is None or second is None:
         return first is second
@@ -55,7 +55,7 @@ def is_same_state(
 
 @frozen
 class FileChange:
-    """A change of one path in a step; `n` is its number in the step."""
+    """Change of one path in a step; `n` is its number in the step."""
 
     path: Path
     before: FileState | None
@@ -65,7 +65,7 @@ class FileChange:
 
     @property
     def is_of_mode(self) -> bool:
-        """True when only the permission bits changed."""
+        """True if only the permission bits changed."""
         return is_same_state(self.before, self.after)
 
     @property
@@ -85,7 +85,7 @@ class FileChange:
 
 @frozen
 class ChangeStep:
-    """The changes of one tool call, in the order of a redo.
+    """Changes of one tool call, in the order of a redo.
 
     `is_shared` means that another command ran in the same folder meanwhile, so either may have made
     the changes. `id` is assigned by the ledger, `made_at` is in Unix seconds.
@@ -107,7 +107,7 @@ class ChangeStep:
 
 @frozen
 class ChangeOrigin:
-    """The origin of a change: the tool call in a turn of a session that works in `root`."""
+    """Origin of a change: the tool call in a turn of a session that works in `root`."""
 
     session: str
     turn: int

@@ -15,7 +15,7 @@ from agent.security.taint.taint import NOTHING
 from agent.undo.blob_store import BlobStore
 from agent.undo.records import FileState
 
-# The largest file that tools open is the largest that can be restored.
+# The largest file that tools open is also the largest that can be restored.
 MAX_BYTES = 20_000_000
 
 
@@ -24,7 +24,7 @@ def snapshot_path(
 ) -> tuple[FileState | None, bool]:
     """Return the state of `path`, and whether its content is in the store.
 
-    With `keep` the content is stored. Raises `ToolError` for a path through a link, and for
+    With `keep`, the content is stored. Raises `ToolError` for a path through a link, and for
     anything but files and folders.
     """
     with file_io.explain_errors(path):
@@ -64,7 +64,7 @@ def read(path: Path) -> bytes | None:
 def restore(
     path: Path, now: FileState | None, target: FileState | None, blobs: BlobStore, root: Path
 ) -> None:
-    """Change a path from the state `now` to `target`: states of the same kind, or one of them None.
+    """Change a path from the state `now` to `target`: both of the same kind, or one of them None.
 
     Raises `ToolError` with nothing changed. A folder that is not empty stays.
     """
@@ -88,7 +88,7 @@ def _write(
     if data is None:
         raise ToolError(f"The earlier content of {path} is no longer stored.")
     was_marked = target.is_marked or (now is not None and now.is_marked)
-    # The level of its mark is not recorded: without a mark on disk use the stricter one.
+    # The level of its mark is not recorded, so use the stricter level if there is no mark on disk.
     level: MarkLevel = "unseen" if was_marked and not is_marked(path) else "none"
     write_marked(path, data, root, NOTHING, mode=target.mode, level=level)
 

@@ -34,7 +34,7 @@ _CACHE_TAG = "CACHEDIR.TAG"
 
 
 class BuildProducts:
-    """The build products below `root` by the project's current rules. Blocks."""
+    """Build products below `root` according to the project's current rules. Blocks."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -67,12 +67,11 @@ Check = Callable[[Path], object]
 
 @frozen
 class UndoRequest:
-    """A request to undo or redo `steps`, or turns with `by_turn`, or everything from the turn
-    `since`; limited to `path` and below, if given.
+    """Request to undo or redo `steps`, turns (`by_turn`), or everything from the turn `since`.
 
-    Steps that changed nothing do not count. Build products of commands are skipped unless `since`
-    or `path` is given. With `force` they are undone as well, and so are files that others have
-    changed since.
+    It is limited to `path` and below, if given. Steps that changed nothing do not count. Build
+    products of commands are skipped unless `since` or `path` is given. With `force` they are undone
+    as well, and so are files that others have changed since.
     """
 
     direction: Direction = "undo"
@@ -84,9 +83,10 @@ class UndoRequest:
 
 
 class Reversal:
-    """Undoes and redoes in one session. Every method blocks: call it in a thread.
+    """Undo and redo in one session.
 
-    `beside` is another session of the ledger whose steps count as steps of this session.
+    Every method blocks: call it in a thread. `beside` is another session of the ledger whose steps
+    count as steps of this session.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Reversal:
         return outcome
 
     def _repeat_outcome(self, operation: UndoOperation) -> ReversalResult:
-        """Return the result of a repeated operation from when it was carried out."""
+        """Return the original result of a repeated operation."""
         steps = {step.id: step for step in self._stored_steps()}
         moves = []
         for move in operation.moves:
@@ -228,7 +228,7 @@ class Reversal:
         change = move.change
         status, undone = change.status, _target_status(direction)
         if move.verdict == "already":
-            # The change never happened, or was undone by hand.
+            # The change never happened, or a person has undone it.
             status = "gone" if direction == "undo" else "done"
         elif move.verdict != "go":
             status = "kept" if direction == "undo" else "gone"
@@ -290,7 +290,9 @@ def _with_source(change: FileChange, now: FileState | None, direction: Direction
 
 
 def _with_mode(change: FileChange, now: FileState, direction: Direction) -> FileChange:
-    """Return the change with the current permission bits: changes of others to them stay."""
+    """Return the change with the current permission bits, so that changes of them by others
+    persist.
+    """
     source, target = _states(change, direction)
     assert source is not None, "what is there was there"
     foreign = None not in (source.mode, now.mode) and source.mode != now.mode

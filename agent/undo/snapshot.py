@@ -38,7 +38,7 @@ _TIMESTAMP_GRANULARITY_NS = 1_000_000_000
 
 @frozen
 class SnapshotLimits:
-    """Limits: bytes per file, bytes of all files, and number of entries."""
+    """Limits of a snapshot: bytes per file, bytes of all files, and number of entries."""
 
     file_bytes: int = MAX_FILE_BYTES
     tree_bytes: int = MAX_TREE_BYTES
@@ -54,7 +54,7 @@ class SnapshotEntry:
     read_at_ns: int = 0
 
     def is_sure(self, stamp: tuple[int, ...]) -> bool:
-        """Return whether a path with this stamp is certainly unchanged."""
+        """Return whether a path with this stamp is certain to be unchanged."""
         return self.stamp == stamp and stamp[1] < self.read_at_ns - _TIMESTAMP_GRANULARITY_NS
 
 
@@ -75,9 +75,9 @@ class FolderSnapshot:
 
 
 class SnapshotWalker:
-    """Walks the same folder repeatedly, by the rules of the first walk.
+    """Walker that visits the same folder repeatedly, by the rules of the first walk.
 
-    Otherwise a new `.gitignore` would make files look new or deleted.
+    Otherwise, a new `.gitignore` would make files look new or deleted.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class SnapshotWalker:
 
 
 class _SnapshotPass:
-    """One walk."""
+    """Single walk."""
 
     def __init__(
         self, walk: SnapshotWalker, tree: FolderSnapshot, earlier: Mapping[str, SnapshotEntry]
@@ -254,7 +254,7 @@ class _SnapshotPass:
 
 
 class _Survey(_SnapshotPass):
-    """A walk that stores nothing."""
+    """Walk that stores nothing."""
 
     def _store(
         self, name: str, path: str, stamp: tuple[int, ...], folder: int

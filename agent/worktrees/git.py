@@ -1,8 +1,8 @@
-"""Runs git for worktrees, outside of the sandbox and without programs of the repository.
+"""Git for worktrees, outside of the sandbox and without programs of the repository.
 
 Hooks, filters, merge drivers, file system monitors, editors and network access are off, the
-person's own configuration is reduced to harmless values, and nothing is found by git itself: the
-store and the folder are given.
+person's own configuration is reduced to harmless values, and git does not search for repositories:
+the store and the folder are given.
 """
 
 import os
@@ -46,14 +46,14 @@ _IDENTITY = {"NAME": "Kore", "EMAIL": "kore@localhost"}
 
 
 class WorktreeError(KoreError):
-    """A worktree cannot be created, merged or removed; nothing was lost."""
+    """Error: a worktree cannot be created, merged or removed; nothing was lost."""
 
     code = "worktree"
 
 
 @frozen
 class GitResult:
-    """Result of a git command; `error` is what it said on stderr."""
+    """Result of a git command; `error` is its output on stderr."""
 
     code: int
     output: str
@@ -65,7 +65,7 @@ class Checkout:
     """Folder with files of a repository: the main checkout, or a linked worktree.
 
     `store` has the state of this folder (HEAD, index), `main` is the folder of the main checkout.
-    Git uses `index` instead of its own, unless it is None. All are real paths.
+    Git uses `index` instead of its own index, unless it is None. All are real paths.
     """
 
     folder: Path
@@ -85,7 +85,7 @@ class Checkout:
     def run(self, *words: str, data: bytes = b"") -> GitResult:
         """Run git here, with `data` as its input.
 
-        Raises `WorktreeError` without git, and after a timeout.
+        Raises `WorktreeError` if git is missing or times out.
         """
         program = find_trusted_program("git", path=SYSTEM_PATH)
         if program is None:
@@ -97,7 +97,7 @@ class Checkout:
             home = {name: os.environ[name] for name in _INHERITED if name in os.environ}
             places = {
                 "GIT_DIR": str(self.store),
-                # Commands may write the file in `store` that says the same.
+                # Commands may write the file in `store` that contains the same value.
                 "GIT_COMMON_DIR": str(self.common),
                 "GIT_WORK_TREE": str(self.folder),
             }
@@ -123,7 +123,7 @@ class Checkout:
         return result.output.removesuffix("\n")
 
     def commit_of(self, name: str) -> str | None:
-        """Return the commit that a name stands for here."""
+        """Return the commit that a name refers to here."""
         result = self.run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         return result.output.strip() if result.code == 0 else None
 

@@ -77,11 +77,10 @@ class ProjectWorktrees:
         return self.of(folder).checkout.main if name == LEAVE else self.open(folder, name).folder
 
     def merge(self, folder: Path, name: str) -> MergeResult:
-        """Merge the branch of a worktree into the checkout `folder`, or into the main checkout if
-        that is the worktree itself.
+        """Merge the branch of a worktree into the checkout `folder`.
 
-        Files that were written with untrusted text in context are marked again where they are
-        merged. Raises `WorktreeError`.
+        If `folder` is the worktree itself, merge into the main checkout. Files that were written
+        with untrusted text in context are marked again after the merge. Raises `WorktreeError`.
         """
         worktrees = self.of(folder)
         worktree = worktrees.find(name)
@@ -95,7 +94,7 @@ class ProjectWorktrees:
         return merged
 
     def remove(self, folder: Path, name: str) -> Worktree:
-        """Remove a worktree that contains no work of its own, and return it.
+        """Remove a worktree that contains no unmerged work, and return it.
 
         Raises `WorktreeError`.
         """
@@ -110,8 +109,8 @@ class ProjectWorktrees:
 def _level_of_merged(worktree: Worktree, file: str, target: Path) -> MarkLevel:
     """Return the mark level of a file that was merged from a worktree into `target`.
 
-    A command can hide from git that a file differs from its commit. Only a file that is the same in
-    both places has the marks of the merged text.
+    A command can hide from git that a file differs from its commit. Only a file that is identical
+    in both places has the marks of the merged text.
     """
     source, merged = worktree.folder / file, target / file
     try:

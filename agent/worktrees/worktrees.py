@@ -1,6 +1,6 @@
 """Linked worktrees of a repository: create, list, commit, merge and remove, without loss.
 
-Git itself is the record of them: a crash leaves nothing that a list does not show.
+Git itself keeps the record, so a crash leaves nothing that a list does not show.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ from agent.worktrees.git import Checkout, GitResult, WorktreeError, check_state,
 from agent.worktrees.names import ACTIONS, LEAVE
 
 PREFIX = "kore/"
-# Names of worktrees that Kore creates for sub-agents begin with it.
+# Prefix of the names of worktrees that Kore creates for sub-agents.
 SUBAGENT_PREFIX = "sub-"
 _HEADS = "refs/heads/"
 # Reason of Kore's own locks, before the name of their holder.
@@ -46,7 +46,7 @@ _UNFINISHED = {
 
 @frozen
 class Worktree:
-    """A linked worktree; its name is that of its folder.
+    """Linked worktree, named after its folder.
 
     `branch` is None for a detached HEAD. `is_missing` means that the folder was deleted by hand,
     `is_unfinished` that git is still creating it, or was stopped while it did, and `is_new` that

@@ -62,7 +62,7 @@ async def find_code_files(
 
 
 class CodeAnswers:
-    """Runs the read-only operations."""
+    """Runner of the read-only operations."""
 
     def __init__(self, servers: LanguageServers, settings: ToolSettings) -> None:
         self.servers = servers
@@ -167,7 +167,7 @@ class CodeAnswers:
         return bool(self.servers.candidates(path))
 
     async def _any_server(self, path: Path | None, call: CallContext) -> LanguageServer:
-        """Return the server of a file, or without one the first running server of the project."""
+        """Return the server of a file, by default the first running server of the project."""
         if path is not None:
             return await self._questions.server(path, call)
         refuse_guests(call)
@@ -194,7 +194,7 @@ async def _diagnostics(question: Question, marked: bool) -> ToolResult:
 
 
 async def _texts(question: Question) -> Sequence[str]:
-    """Return the lines of an answer that is text, not places."""
+    """Return the lines of an answer that consists of text, not places."""
     params = question.params()
     match question.operation:
         case "hover":

@@ -40,11 +40,11 @@ _CALLABLES = frozenset({6, 9, 12})
 
 
 class Dependents:
-    """Opens files that use what the drafts change, so that the server reports errors in them."""
+    """Opener of files that use changed definitions, so that the server reports errors in them."""
 
     def __init__(self, servers: LanguageServers, views: FileViews, scope: WorkspaceScope) -> None:
         self._servers, self._views, self._scope = servers, views, scope
-        # Time from which each server may be asked for references again.
+        # Time at which each server may be asked for references again.
         self._next_request_at: WeakKeyDictionary[LspSession, float] = WeakKeyDictionary()
 
     async def open(
@@ -100,7 +100,7 @@ class Dependents:
         return dependents
 
     async def _users(self, session: LspSession, drafts: Sequence[Draft]) -> list[Path]:
-        """Return the files that use changed names, as far as the server answers in time."""
+        """Return the files that use changed names and that the server reports in time."""
         users: list[Path] = []
         next_request_at = self._next_request_at.get(session)
         if next_request_at is not None and next_request_at > time.monotonic():
@@ -138,7 +138,7 @@ class Dependents:
 
 
 async def find_users(session: LspSession, draft: Draft) -> list[Path]:
-    """Return the files that use what a draft changes, the heaviest users first.
+    """Return the files that use definitions changed by a draft, heaviest users first.
 
     Raises `ResponseError`.
     """
@@ -160,8 +160,7 @@ async def find_users(session: LspSession, draft: Draft) -> list[Path]:
 
 
 def changed_names(symbols: Any, lines: range, source_lines: Sequence[str]) -> list[Any]:
-    """Return the positions of names whose definitions these lines change in a way others can
-    see."""
+    """Return the positions of names whose definitions these lines change for other files."""
     return [
         position
         for position in _changed_names(symbols, lines, source_lines)
@@ -172,8 +171,8 @@ def changed_names(symbols: Any, lines: range, source_lines: Sequence[str]) -> li
 def _changed_names(symbols: Any, lines: range, source_lines: Sequence[str]) -> Iterator[Any]:
     """Yield the positions of the innermost names whose definitions overlap the lines.
 
-    An empty range overlaps the definitions around it. Yields None for a callable of which only the
-    body changes.
+    An empty range overlaps the definitions around it. Yields None for a callable if only its body
+    changes.
     """
     for symbol in symbols if isinstance(symbols, list) else ():
         try:
@@ -182,7 +181,7 @@ def _changed_names(symbols: Any, lines: range, source_lines: Sequence[str]) -> I
             is_changed = bool(start < lines.stop and lines.start <= end)
             name_line = int(position["line"])
         except (KeyError, TypeError, ValueError, OverflowError):
-            # Only hierarchical symbols say what they enclose.
+            # Only hierarchical symbols tell what they enclose.
             continue
         if not is_changed:
             continue

@@ -17,7 +17,7 @@ _MAX_DIAGNOSTICS = 1_000
 
 @frozen
 class Diagnostic:
-    """A diagnostic: its start position, message and the server's code."""
+    """Diagnostic: its start position, message and the server's code."""
 
     position: Position
     severity: Severity
@@ -27,7 +27,7 @@ class Diagnostic:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """The properties that stay the same when other lines move."""
+        """Properties that stay the same when other lines move."""
         return (self.severity, self.code, self.message)
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ def new_errors(before: Iterable[Diagnostic], after: Sequence[Diagnostic]) -> lis
     """
     counts = Counter(diagnostic.identity for diagnostic in before if diagnostic.severity == "error")
     diagnostics = []
-    # Of several equal errors the last ones count as new.
+    # Of several equal errors, the last ones count as new.
     for diagnostic in after:
         if diagnostic.severity != "error":
             continue

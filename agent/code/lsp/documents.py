@@ -32,7 +32,7 @@ async def open_from_disk(session: LspSession, path: Path, language: str) -> str:
 async def refresh(session: LspSession) -> None:
     """Synchronize open documents that differ from the disk.
 
-    A document differs when its file was changed, or when its draft was not written.
+    A document differs if its file was changed or if its draft was not written.
     """
     stamps = {path: document.stamp for path, document in session.documents.items()}
     changed = await asyncio.to_thread(

@@ -53,7 +53,7 @@ class _Finding:
 
 @frozen
 class NewErrors:
-    """The number of new errors, and a line for each of the first.
+    """Number of new errors, and a line for each of the first few.
 
     `are_marked`: some files contain untrusted text.
     """
@@ -64,7 +64,7 @@ class NewErrors:
 
     @property
     def first_lines(self) -> list[str]:
-        """The lines to show to a person."""
+        """Lines to show to a person."""
         lines = self.text.split("\n")
         more = [f"… ({self.count - _MAX_SHOWN_TO_USER})"] if self.count > _MAX_SHOWN_TO_USER else []
         return [*lines[:_MAX_SHOWN_TO_USER], *more]
@@ -73,7 +73,7 @@ class NewErrors:
 class DraftDiagnostics:
     """A `DraftCheck` based on language servers.
 
-    It reports nothing when no server answers in time: an edit never fails because of a server.
+    It reports nothing if no server answers in time: an edit never fails because of a server.
     """
 
     def __init__(self, servers: LanguageServers, views: FileViews, scope: WorkspaceScope) -> None:
@@ -251,7 +251,7 @@ def _as_diagnostics(path: Path, text: str) -> tuple[Diagnostic, ...]:
 async def _close_new_files(session: LspSession, drafts: Sequence[Draft]) -> None:
     """Close the documents of files that do not exist yet.
 
-    A server that caches their diagnostics (ty does) must see them missing before it accepts that
+    A server that caches their diagnostics, such as ty, must see them missing before it accepts that
     they were created.
     """
     new_paths = [draft.path for draft in drafts if draft.before is None]

@@ -84,7 +84,7 @@ KNOWN_SERVERS = (
     # The TypeScript 7 compiler is also a server.
     _server("tsc", "tsc --lsp --stdio", _SCRIPTS, _SCRIPT_ROOT),
     _server("typescript", "typescript-language-server --stdio", _SCRIPTS, _SCRIPT_ROOT),
-    # It waits 1 s for more typing before it checks; a draft arrives complete.
+    # This server waits 1 s for more typing before it checks, but a draft arrives complete.
     _server("gopls", "gopls serve", (".go",), ("go.work", "go.mod"), diagnosticsDelay="20ms"),
     _server("rust-analyzer", "rust-analyzer", (".rs",), ("Cargo.toml",)),
     _server("clangd", "clangd --log=error", _C, ("compile_commands.json", "compile_flags.txt")),

@@ -23,7 +23,7 @@ _KINDS = (
 
 @frozen
 class Method:
-    """The protocol method of an operation, and the server capability that announces it."""
+    """Protocol method of an operation, and the server capability that announces it."""
 
     name: str
     capability: str

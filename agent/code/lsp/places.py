@@ -21,7 +21,7 @@ _MAX_RAW = 5_000
 
 @frozen
 class Place:
-    """A position in a file in the server's units: from 0, in its encoding."""
+    """Position in a file in the server's units: from 0, in its encoding."""
 
     path: Path
     line: int
@@ -52,7 +52,7 @@ def place_of(item: Any, label: str = "") -> Place | None:
 
 
 class PlaceListing:
-    """Formats places for the model.
+    """Formatter of places for the model.
 
     Lines are quoted only from files that the call may read; places outside the project get a path
     and line number. Blocks: use it in a thread.
@@ -66,12 +66,11 @@ class PlaceListing:
 
     @property
     def is_marked(self) -> bool:
-        """True when a listed file or its name is untrusted."""
+        """True if a listed file or its name is untrusted."""
         return self._shown_paths.is_marked
 
     def write(self, places: Iterable[Place]) -> list[str]:
-        """Return a line for each place, sorted, without places that must stay hidden from the
-        call."""
+        """Return a sorted line for each place that the call may see."""
         ordered = sorted(
             set(places), key=lambda place: (str(place.path), place.line, place.character)
         )

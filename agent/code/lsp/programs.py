@@ -21,8 +21,8 @@ _DEFAULT_TOOLCHAIN = "stable"
 def find_server_program(server: LspServerSettings, projects: Iterable[Path]) -> str | None:
     """Return the path of the program, or None. May block.
 
-    Programs inside a project or in folders that other users can write to are skipped: the author of
-    the project would decide what runs.
+    Programs inside a project or in folders that other users can write to are skipped, because
+    others would decide what runs.
     """
     name = server.command[0]
     folders = os.environ.get("PATH", "").split(os.pathsep)
@@ -47,8 +47,8 @@ def shown_folders(
 ) -> tuple[Path, ...]:
     """Return the folders that the sandbox must show for the program to run. May block.
 
-    These are the program's own folder and those of files that its arguments name by full path; for
-    a plugin's server only folders inside the plugin.
+    These are the folders of the program and of files that its arguments name by absolute path; for
+    a plugin's server, only folders inside the plugin.
     """
     private = [Path.home(), *closed]
     plugin = server.plugin_folder

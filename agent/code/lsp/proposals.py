@@ -1,4 +1,4 @@
-"""Changes that servers propose: renames, formatting and code actions."""
+"""Changes proposed by servers: renames, formatting and code actions."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from agent.tools.files.write_set import write_set
 from agent.types import Artifact, ToolResult
 
 _MAX_FILES = 200
-# Calls of all conversations that wait for approval.
+# Maximum number of calls that wait for approval, in all conversations.
 _MAX_PENDING = 10
 _MAX_CHARS = 20_000_000
 # Defaults; most servers read the formatting settings of the project first.
@@ -32,7 +32,7 @@ _FORMATTING = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": Tru
 
 
 class CodeProposals:
-    """Plans and applies the changes that servers propose.
+    """Planner of the changes that servers propose.
 
     All files are read before the first is written, and either all are written or none.
     """
@@ -67,7 +67,7 @@ class CodeProposals:
         drafts = self._pending.pop(_key(call), None)
         if drafts is None:
             raise ToolError("The proposed changes are no longer known; nothing was written.")
-        # A server's own proposal is never refused for its errors.
+        # A server's own proposal is never rejected because of its errors.
         report = DraftReport()
         if not self._drafts.refuses:
             report = await self._drafts.check(drafts, call)
@@ -111,10 +111,10 @@ class CodeProposals:
 
 
 def _with_taint(args: Mapping[str, Any], call: CallContext) -> CallContext:
-    """Return the call, tainted when the operation may copy text between files.
+    """Return the call, tainted if the operation may copy text between files.
 
-    A code action may put text of any file into another; a rename writes the model's words, and
-    formatting adds none.
+    A code action may copy text from any file; a rename writes the model's words, and formatting
+    adds none.
     """
     if args["operation"] in ("rename", "format") or not is_marked(call.workspace):
         return call

@@ -41,7 +41,7 @@ DIAGNOSE_TIMEOUT_S = 20.0
 
 @frozen
 class Question:
-    """An operation on an open document, with the arguments of the call."""
+    """Operation on an open document, with the arguments of the call."""
 
     operation: str
     path: Path
@@ -60,7 +60,7 @@ class Question:
         return params
 
     async def ask(self, params: Mapping[str, Any]) -> Any:
-        """Return the server's answer. Raises `ToolError` when the server lacks the operation."""
+        """Return the server's answer. Raises `ToolError` if the server lacks the operation."""
         method = METHODS[self.operation]
         if not self.session.offers(method.capability, method.name):
             raise ToolError(f"This language server has no {self.operation}.")
@@ -71,7 +71,7 @@ class Question:
 
 
 class CodeQuestions:
-    """Prepares questions for the server that handles a file."""
+    """Preparation of questions for the server that handles a file."""
 
     def __init__(self, servers: LanguageServers, settings: ToolSettings) -> None:
         self.servers = servers
@@ -126,8 +126,8 @@ def refuse_guests(call: CallContext) -> None:
 def _find_position(lines: TextLines, args: Mapping[str, Any], operation: str) -> Position:
     """Return the position that a model means: a character, or a name on a line or near it.
 
-    For completion it is the end of the name, for a signature the place after its bracket. Raises
-    `ToolError`.
+    For completion, this is the end of the name; for a signature, the position after its bracket.
+    Raises `ToolError`.
     """
     line, symbol = args.get("line"), args.get("symbol")
     if line is not None and args.get("character") is not None and not symbol:

@@ -1,4 +1,4 @@
-"""A language server for one folder, started on demand and restarted after a failure."""
+"""Language server for one folder, started on demand and restarted after a failure."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ FollowFolder = Callable[[Path], AbstractContextManager["ChangeSubscription"]]
 
 
 class WatchedFiles:
-    """Forwards file changes to a server: servers do not watch the disk themselves."""
+    """Forwarder of file changes to a server: servers do not watch the disk themselves."""
 
     def __init__(self, follow: FollowFolder, settings: LspServerSettings) -> None:
         self._follow = follow
@@ -83,7 +83,7 @@ class WatchedFiles:
         """Return the changes of files that the server reads.
 
         Open documents that equal their file are left out: Kore itself edited them. So are drafts,
-        which may just be written: they are compared with the disk before the next request.
+        which may be about to be written: they are compared with the disk before the next request.
         """
         return [
             (change.path, change.kind)
@@ -111,10 +111,10 @@ _MIN_STABLE_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
 _SHUTDOWN_TIMEOUT_S = 1.0
 _MAX_REASON_CHARS = 300
-# A server that owes an answer and sends nothing for this long hangs; before, it is only slow.
+# A server that owes an answer and sends nothing for this long hangs; until then, it is only slow.
 _SILENCE_TIMEOUT_S = 60.0
 
-# Start the program and return its input; `feed` takes its output, `on_end` runs at its end.
+# Start the program and return its input; `feed` receives its output, `on_end` runs at its end.
 OpenServer = Callable[
     [Callable[[bytes], None], Callable[[], Awaitable[None]]],
     AbstractAsyncContextManager[asyncio.StreamWriter],
@@ -122,7 +122,7 @@ OpenServer = Callable[
 
 
 class LanguageServer:
-    """A language server whose process is owned by a task of its own.
+    """Language server whose process is owned by a separate task.
 
     `last_words` returns the end of its error output.
     """
@@ -146,7 +146,7 @@ class LanguageServer:
         self._last_words = last_words
         self._idle_s = idle_s
         self._watched = watched
-        # True when the server missed changes on disk.
+        # True if the server missed changes on disk.
         self._is_outdated = False
         self._session: LspSession | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -156,7 +156,7 @@ class LanguageServer:
         self._pause_until_s = 0.0
         self._used_at = time.monotonic()
         self._in_use = 0
-        # Start of the silence of a server that owes an answer to an abandoned request.
+        # Time since which the server owes an answer to an abandoned request and is silent.
         self._silent_since: float | None = None
 
     @property
@@ -166,7 +166,7 @@ class LanguageServer:
 
     @property
     def running(self) -> LspSession | None:
-        """The session, while the server is running."""
+        """Session, while the server is running."""
         return self._session if self.state == "ready" else None
 
     async def ask(
@@ -174,7 +174,7 @@ class LanguageServer:
     ) -> T:
         """Return the result of `work` with a running server, which is started if necessary.
 
-        Raises `ToolError` with a sentence for the model when the server does not start, refuses,
+        Raises `ToolError` with a sentence for the model if the server does not start, refuses,
         ends, or takes longer than `limit_s`.
         """
         name = self.settings.name
@@ -190,7 +190,8 @@ class LanguageServer:
             ) from None
         except ResponseError as exc:
             if exc.is_unknown_method:
-                # A server may announce more than it has: clangd 14 announces all call hierarchies.
+                # A server may announce more than it supports: clangd 14 announces all call
+                # hierarchies.
                 raise ToolError(f"This language server has no {operation}.") from exc
             raise ToolError(
                 f"The language server {name} refused {operation}: {_shorten(str(exc))}"
@@ -206,7 +207,9 @@ class LanguageServer:
             self._end_if_outdated()
 
     def _end_if_hanging(self, began_at: float) -> None:
-        """End a server that owes an answer and has long been silent; the next call restarts it."""
+        """End a server that owes an answer and has been silent for too long; the next call restarts
+        it.
+        """
         if self._session is None:
             return
         if self._silent_since is None or self._session.peer.last_message_at > self._silent_since:
@@ -272,7 +275,7 @@ class LanguageServer:
                 )
             self._closing, self.turn = asyncio.Event(), asyncio.Lock()
             self._opened = loop.create_future()
-            # There may be no caller left when the start fails.
+            # There may be no caller left if the start fails.
             self._opened.add_done_callback(_retrieve)
             self.state = "starting"
             self._owner = asyncio.create_task(
@@ -288,7 +291,7 @@ class LanguageServer:
         return owner
 
     async def _own(self, opened: "asyncio.Future[LspSession]", closing: asyncio.Event) -> None:
-        """Run the process from its start until it fails or is asked to end."""
+        """Run the process until it fails or is asked to end."""
         session = LspSession(self.folder, self.settings.settings)
         started_s = time.monotonic()
 

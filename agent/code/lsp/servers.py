@@ -1,4 +1,4 @@
-"""All language servers of an agent, one per language and folder, shared by conversations."""
+"""Language servers of an agent, one per language and folder, shared by conversations."""
 
 import asyncio
 import hashlib
@@ -28,7 +28,7 @@ from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.shell.confined_server import ConfinedServer, ServerCommand, ServerLog
 from agent.tools.shell.resource_limits import ResourceLimits
 
-# Limit for the memory of a small machine; the least recently used server is ended first.
+# Limit for a machine with little memory; the least recently used server is ended first.
 MAX_SERVERS = 8
 _REAP_INTERVAL_S = 30.0
 # Programs are rarely installed or removed: their paths are looked up again after this time.
@@ -45,14 +45,14 @@ def all_servers(settings: LspSettings) -> list[LspServerSettings]:
 
 @frozen
 class InstalledServer:
-    """An installed server with the path of its program."""
+    """Installed server with the path of its program."""
 
     settings: LspServerSettings
     program: str
 
 
 class LanguageServers:
-    """Chooses, starts and ends servers. Belongs to one event loop at a time."""
+    """Servers, started and ended on demand. Belongs to one event loop at a time."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class LanguageServers:
         choices = await asyncio.to_thread(self._choose, candidates, path, workspace)
         if not choices:
             return None
-        # Fall back to the next server when the preferred one fails to start.
+        # Fall back to the next server if the preferred one fails to start.
         key = next(
             (choice for choice in choices if not self._has_failed(choice)), next(iter(choices))
         )
@@ -125,7 +125,7 @@ class LanguageServers:
 
     @property
     def running(self) -> list[LanguageServer]:
-        """The servers that are running now."""
+        """Servers that are currently running."""
         return [server for server in self._servers.values() if server.running is not None]
 
     def status(self) -> list[ServerStatus]:
@@ -162,8 +162,9 @@ class LanguageServers:
     def _choose(
         self, candidates: Sequence[LspServerSettings], path: Path, workspace: Path
     ) -> dict[tuple[str, Path], InstalledServer]:
-        """Return the installed servers that may run, by preference, each with its project
-        folder."""
+        """Return the installed servers that may run, in order of preference, with their project
+        folders.
+        """
         choices = {}
         for server in candidates:
             installed_server = self._find_program(server, workspace)
@@ -190,8 +191,8 @@ class LanguageServers:
     def _may_run(self, folder: Path, names: Sequence[str]) -> bool:
         """Return whether these servers may run in a folder.
 
-        A server reads the project's configuration, and some run commands from it: without a sandbox
-        a person must have decided to allow that.
+        A server reads the project's configuration, and some run commands from it: without a
+        sandbox, a person must have allowed that.
         """
         sandbox = self._tools.sandbox or Unconfined()
         if sandbox.confines or self._tools.full_access:
@@ -265,7 +266,7 @@ _VARIABLES = {
 def _with_tsserver(options: Mapping[str, Any], script: Path) -> dict[str, Any]:
     """Add the path of `tsserver.js`, without which the server runs the project's own copy.
 
-    The syntax server is disabled: it knows single files only, and would answer with nothing while
+    The syntax server is disabled: it knows only single files, and would return empty answers while
     the project loads.
     """
     own = options.get("tsserver")
@@ -274,9 +275,9 @@ def _with_tsserver(options: Mapping[str, Any], script: Path) -> dict[str, Any]:
 
 
 def _project_folder(server: LspServerSettings, path: Path, workspace: Path) -> Path:
-    """Return the outermost folder around a file that looks like the root of a project. May block.
+    """Return the outermost parent folder of a file that looks like the root of a project.
 
-    So there are few servers, and the parts of a project see each other.
+    May block. With few servers, the parts of a project see each other.
     """
     if not path.is_relative_to(workspace):
         return workspace

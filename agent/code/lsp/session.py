@@ -1,4 +1,4 @@
-"""A session with a started language server: capabilities, documents and diagnostics."""
+"""Session with a started language server: capabilities, documents and diagnostics."""
 
 import asyncio
 import itertools
@@ -16,8 +16,8 @@ from agent.code.lsp.protocol.positions import ENCODINGS, Encoding, path_of, uri_
 from agent.code.lsp.tsserver import ask_tsserver, has_tsserver
 from agent.tools.file_views import Stamp
 
-# A server that sends no version with its diagnostics is done when quiet for `QUIET_INTERVAL_S`; a
-# silent server has nothing new after `SILENCE_TIMEOUT_S`.
+# A server that sends no version with its diagnostics is done once it is quiet for
+# `QUIET_INTERVAL_S`; a silent server has nothing new after `SILENCE_TIMEOUT_S`.
 QUIET_INTERVAL_S = 0.4
 SILENCE_TIMEOUT_S = 2.0
 # Servers are silent longer during the first check, until they have read the project, but a check
@@ -45,10 +45,10 @@ _SYMBOLS = "textDocument/documentSymbol"
 
 @dataclass(slots=True)
 class OpenDocument:
-    """A document as the server knows it.
+    """Document as the server knows it.
 
-    `version` grows with each change. `pushed` are the diagnostics last published for it, with the
-    version they named (None: none) and the time. `changed_at` is the time of the last change sent,
+    `version` grows with each change. `pushed` are the diagnostics last published for it, with their
+    version (None if not given) and the time. `changed_at` is the time of the last change sent,
     `known_at` the time when the server had certainly read it. `stamp` identifies the file that the
     text was read from; None for a draft. `is_doubtful`: files that it may include have changed on
     disk. `raw_diagnostics` is the last complete result.
@@ -68,7 +68,7 @@ class OpenDocument:
 
 
 class LspSession:
-    """A session with one server. Belongs to one event loop.
+    """Session with a server. Belongs to one event loop.
 
     `settings` answer the server's configuration requests.
     """
@@ -79,7 +79,7 @@ class LspSession:
         self.encoding: Encoding = "utf-16"
         self.capabilities: Mapping[str, Any] = {}
         self.documents: dict[Path, OpenDocument] = {}
-        # True when other documents see an unwritten document.
+        # True if other documents see an unwritten document.
         self.sees_drafts = True
         self._settings = settings
         self._registered: dict[str, str] = {}
@@ -88,10 +88,10 @@ class LspSession:
         # A reopened document gets higher versions than before, so that late diagnostics of its
         # earlier texts are not taken for new ones.
         self._versions = itertools.count(1)
-        # Documents of which the server has received more than one text.
+        # Documents for which the server has received more than one text.
         self._changed_paths: set[Path] = set()
         self._has_pushed = False
-        # True when published diagnostics carry a version.
+        # True if published diagnostics include a version.
         self._numbers_pushes = False
         self._is_terse = False
         # Time and document of the last change sent (None: files on disk), the time when the server
@@ -127,7 +127,7 @@ class LspSession:
 
     @property
     def pulls_diagnostics(self) -> bool:
-        """True when the server has announced pull diagnostics."""
+        """True if the server has announced pull diagnostics."""
         return self.offers("diagnosticProvider", _PULL)
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class LspSession:
             self.close_document(next(iter(self.documents)))
 
     async def diagnose(self, path: Path, timeout_s: float) -> tuple[Diagnostic, ...] | None:
-        """Return the diagnostics of an open document, or None when they did not arrive in time.
+        """Return the diagnostics of an open document, or None if they did not arrive in time.
 
         Raises `PeerClosed`.
         """
@@ -293,7 +293,7 @@ class LspSession:
         raise TimeoutError
 
     async def _wait_for_push(self, path: Path, timeout_s: float) -> Any:
-        """Wait for diagnostics of the last text sent, and of no earlier one."""
+        """Wait for diagnostics of the last text sent, not of an earlier text."""
         document = self.documents[path]
         while True:
             if self._numbers_pushes:

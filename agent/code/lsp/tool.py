@@ -1,6 +1,6 @@
-"""The tools `lsp` and `lsp_edit`.
+"""Tools `lsp` and `lsp_edit`.
 
-Models call `lsp` only; calls that change files become calls of `lsp_edit`. The code that answers is
+Models call only `lsp`; calls that change files become calls of `lsp_edit`. The code that answers is
 imported with the first call, because most conversations never make one.
 """
 
@@ -116,7 +116,7 @@ _ALIASES = {
 
 
 class LspTool:
-    """The read-only operations."""
+    """Tool for the read-only operations."""
 
     name: ClassVar[str] = "lsp"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -166,7 +166,7 @@ class LspTool:
 
 
 class LspEditTool:
-    """Renames, formatting and code actions; models reach it through `lsp`."""
+    """Tool for renames, formatting and code actions; models reach it through `lsp`."""
 
     name: ClassVar[str] = "lsp_edit"
     traits: ClassVar[ToolTraits] = ToolTraits(

@@ -8,7 +8,7 @@ from agent.records import frozen
 
 @frozen
 class CodeLanguage:
-    """A language and the queries for its definitions and references.
+    """Language and the queries for its definitions and references.
 
     `package` contains the grammar, and its `function` returns it. `definitions` are tree-sitter
     query patterns, each with the capture `@name` and a capture named after the kind; `references`

@@ -17,7 +17,7 @@ _MAX_DEPTH = 20
 
 @frozen
 class Symbol:
-    """A definition: its lines (from 1, last line included), nesting depth and first line."""
+    """Definition: its lines (from 1, last line included), nesting depth and first line."""
 
     kind: str
     name: str
@@ -29,7 +29,7 @@ class Symbol:
 
 @frozen
 class SyntaxFault:
-    """A position (from 1) where the text violates the grammar.
+    """Position (from 1) where the text violates the grammar.
 
     `missing` is the token that the grammar expects there; empty for an unexpected token.
     """

@@ -39,7 +39,7 @@ class Definition:
 
 @frozen
 class Fault:
-    """A position (from 0) that violates the grammar, and the missing token; empty otherwise."""
+    """Position (from 0) that violates the grammar, and the missing token, if any."""
 
     row: int
     column: int
@@ -48,9 +48,9 @@ class Fault:
 
 @frozen
 class ParsedText:
-    """The requested parts of a text; the others are empty.
+    """Requested parts of a text; the others are empty.
 
-    `names` are the names in use with their counts.
+    `names` are the used names with their counts.
     """
 
     definitions: Sequence[Definition]
@@ -73,8 +73,8 @@ def parse(
 ) -> ParsedText:
     """Return the requested parts of a text. May block for seconds.
 
-    Raises `ToolError` for a text that is too large, takes too long or ends its parser, and without
-    the grammar.
+    Raises `ToolError` if the text is too large, takes too long or crashes the parser, or if the
+    grammar is missing.
     """
     if len(data) > MAX_BYTES:
         raise ToolError(f"It is larger than {MAX_BYTES // 1000} kB, so it was not parsed.")

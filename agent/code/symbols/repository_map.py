@@ -1,7 +1,7 @@
 """Map of a project: its most used files and their definitions.
 
-Tags of a file are cached until the file changes, also over restarts. A map is built within a
-second; if that is too short, it says so, and the remaining files are read in the background.
+Tags of a file are cached until the file changes, even across restarts. A map is built within a
+second; if that is too short, the map says so, and the remaining files are read in the background.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from agent.types import ToolResult
 # PageRank over files, as in aider's repository map: https://aider.chat/2023/10/22/repomap.html
 _DAMPING = 0.85
 _ITERATIONS = 12
-# A name with more definitions than this does not say which one is meant.
+# A name with more definitions than this is ambiguous.
 _MAX_DEFINERS = 20
 _MAX_RARE_DEFINERS = 5
 
 
 @frozen
 class Ranking:
-    """The weight of each file (the sum is 1) and of each definition by path and name."""
+    """Weight of each file (the sum is 1) and of each definition by path and name."""
 
     files: Mapping[str, float]
     names: Mapping[tuple[str, str], float]
@@ -243,7 +243,7 @@ def _is_known(project: _Project, path: Path, file_stamp: Stamp) -> bool:
 
 
 async def _read(project: _Project, paths: Sequence[Path]) -> None:
-    """Read the tags of files in a separate process, until all are done or the time is over."""
+    """Read the tags of files in a separate process, until all are done or the time is up."""
     process = await asyncio.create_subprocess_exec(
         *program("agent.code.symbols.tags"),
         stdin=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The tool `outline`: definitions without a language server."""
+"""Tool `outline`: definitions without a language server."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -32,7 +32,7 @@ class OutlineServices(Protocol):
 
 
 class OutlineTool:
-    """Shows the definitions and syntax errors of a file, or the map of a folder."""
+    """Tool that shows the definitions and syntax errors of a file, or the map of a folder."""
 
     name: ClassVar[str] = "outline"
     traits: ClassVar[ToolTraits] = ToolTraits(

@@ -15,7 +15,7 @@ from agent.types import ToolKind
 
 Author = Literal["user", "agent", "tool"]
 
-# A batch with this many changes becomes one event.
+# A batch with at least this many changes becomes one event.
 SUMMARY_FROM = 20
 
 

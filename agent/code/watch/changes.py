@@ -10,9 +10,9 @@ ChangeKind = Literal["created", "changed", "deleted"]
 # Limit per batch; changes of further paths only make the batch incomplete.
 MAX_PATHS = 10_000
 
-# `new`: the file did certainly not exist before, so nothing remains when it is deleted.
+# `new`: the file certainly did not exist before, so deleting it leaves no change.
 _Kind = Literal["new", "created", "changed", "deleted"]
-# Result of two consecutive changes of a path; None when they cancel out.
+# Result of two consecutive changes of a path; None if they cancel out.
 _MERGED: dict[_Kind, dict[_Kind, _Kind | None]] = {
     "new": {"new": "new", "created": "new", "changed": "new", "deleted": None},
     "created": {"new": "created", "created": "created", "changed": "created", "deleted": "deleted"},
@@ -23,10 +23,10 @@ _MERGED: dict[_Kind, dict[_Kind, _Kind | None]] = {
 
 @frozen
 class WatchedChange:
-    """A changed file, or a folder (`is_folder`) deleted or moved away with its content.
+    """Changed file, or a folder (`is_folder`) that was deleted or moved away with its content.
 
-    A file that a program moves to a path, as editors do when they save, is `created` whether or not
-    it existed: the kernel does not say.
+    A file that a program moves to a path, as editors do when they save, is `created` even if the
+    path existed, because the kernel does not tell.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class ChangeBatch:
 
 
 class ChangeSet:
-    """A bounded set of merged changes that have not been read yet."""
+    """Bounded set of merged changes that have not been read yet."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -16,14 +16,14 @@ _IGNORE_LIMIT_BYTES = 100_000
 
 @frozen
 class FolderListing:
-    """The watched folders (paths) and files of a folder."""
+    """Watched folders (paths) and files of a folder."""
 
     folders: list[str] = field(default_factory=list)
     files: "list[os.DirEntry[str]]" = field(default_factory=list)
 
 
 class FolderFilter:
-    """Decides which paths below a root are watched.
+    """Filter of the paths to watch below a root.
 
     Paths are relative to `root`, with slashes; the root itself is the empty string. `mounts` are
     folders not to enter: network file systems. Links are not followed.
@@ -32,7 +32,7 @@ class FolderFilter:
     def __init__(self, root: Path, mounts: Collection[str] = ()) -> None:
         self.root = str(root)
         self._mounts = frozenset(mounts)
-        # Folders without an ignore file: checking the disk for each is the main cost of a walk.
+        # Folders without an ignore file: the checks on disk are the main cost of a walk.
         self._without_rules: set[str] = set()
         self._ignores = Ignores(root, root, self._read)
 
@@ -40,14 +40,14 @@ class FolderFilter:
         return f"{self.root}/{path}" if path else self.root
 
     def hides(self, path: str, *, is_folder: bool = False) -> bool:
-        """Return whether a path, or a folder above it, is excluded."""
+        """Return whether a path, or one of its parents, is excluded."""
         parts = path.split("/")
         if ".git" in parts or (is_folder and self.absolute(path) in self._mounts):
             return True
         return self._ignores.hides(parts, is_folder=is_folder)
 
     def list(self, folder: str) -> FolderListing:
-        """Return the watched entries of a folder; none when it cannot be read."""
+        """Return the watched entries of a folder; none if it cannot be read."""
         listing = FolderListing()
         entries: list[os.DirEntry[str]] = []
         try:

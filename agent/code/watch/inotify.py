@@ -33,8 +33,7 @@ _READ_BYTES = 256 * 1024
 
 @frozen
 class InotifyEvent:
-    """An event: the watch number of the folder, and the entry's name; empty for the folder
-    itself."""
+    """Event: the watch number of the folder, and the entry's name; empty for the folder itself."""
 
     watch: int
     mask: int
@@ -42,7 +41,7 @@ class InotifyEvent:
 
 
 class Inotify:
-    """An inotify instance. Raises `OSError` when the user has too many of them."""
+    """Inotify instance. Raises `OSError` if the user has too many of them."""
 
     def __init__(self) -> None:
         self.fd = _call(_libc().inotify_init1, os.O_CLOEXEC | os.O_NONBLOCK)
@@ -50,7 +49,7 @@ class Inotify:
     def add(self, folder: str, mask: int) -> int:
         """Add a watch and return its number; a folder that has a watch keeps its number.
 
-        Raises `OSError`, with ENOSPC when the user has no watches left.
+        Raises `OSError`, with ENOSPC if the user has no watches left.
         """
         return _call(_libc().inotify_add_watch, self.fd, os.fsencode(folder), mask)
 

@@ -43,7 +43,7 @@ def mount_types(text: str) -> dict[str, str]:
 
 
 def network_mounts(mountinfo: Path = MOUNTINFO) -> list[str]:
-    """Return the mount points of network file systems; none when the system does not list them."""
+    """Return the mount points of network file systems; none if the system does not list them."""
     return [folder for folder, kind in _read(mountinfo).items() if kind in _NETWORK]
 
 
@@ -145,7 +145,7 @@ class InotifySource:
         try:
             os.write(self._wake_write, b"x")
         except OSError:
-            # A full pipe wakes the reader anyway, and a closed one has no reader.
+            # A full pipe wakes the reader anyway, and a closed pipe has no reader.
             return
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ class InotifySource:
             )
 
     def _remove_tree(self, top: str) -> bool:
-        """Remove the watches of a tree. Return whether one of them was alive."""
+        """Remove the watches of a tree. Return whether any of them was alive."""
         below = f"{top}/"
         folders = [folder for folder in self._watches if folder == top or folder.startswith(below)]
         were_alive = [self._remove(folder) for folder in folders]

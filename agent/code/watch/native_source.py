@@ -20,7 +20,7 @@ _MAX_WAIT_S = 60.0
 
 
 class NativeSource:
-    """Changes from a system that watches whole trees, independent of the number of folders."""
+    """Source of changes on systems that watch whole trees, independent of the number of folders."""
 
     def __init__(self, root: Path, limits: WatchLimits) -> None:
         self._root, self._limits = root, limits

@@ -15,7 +15,7 @@ _FileStamp = tuple[int, int, int]
 
 
 class PollSource:
-    """Scans the top folders every `poll_s`, or less often when a scan takes long."""
+    """Source that scans the top folders every `poll_s`, or less often if a scan takes long."""
 
     def __init__(self, root: Path, limits: WatchLimits) -> None:
         self._root, self._limits = root, limits

@@ -1,4 +1,4 @@
-"""Watch of one root in a thread of its own, so that an event loop never waits for a disk."""
+"""Watch of one root in its own thread, so that an event loop never waits for a disk."""
 
 import atexit
 import logging
@@ -17,7 +17,7 @@ from agent.code.watch.source import RootGone, WatchLimits, WatchSource, WatchUna
 
 log = logging.getLogger(__name__)
 
-# Changes are delivered when none followed for a moment, and at the latest after `_MAX_DELAY_S`.
+# Changes are delivered once no more follow for a moment, and after `_MAX_DELAY_S` at the latest.
 _QUIET_INTERVAL_S = 0.015
 _MAX_DELAY_S = 0.05
 # More changes than a person makes at once: a program's work, delivered when it pauses.
@@ -46,7 +46,7 @@ def open_source(root: Path, limits: WatchLimits) -> WatchSource:
 
 
 class ProjectWatch:
-    """A watch that ends with `close`, or when it has had no listener for a while. Thread-safe."""
+    """Watch that ends with `close`, or when it has had no listener for a while. Thread-safe."""
 
     def __init__(
         self, root: Path, limits: WatchLimits, make_source: MakeSource = open_source
@@ -75,11 +75,11 @@ class ProjectWatch:
 
     @property
     def folders(self) -> int:
-        """The number of watched folders."""
+        """Number of watched folders."""
         return self._source.folders if self._source is not None else 0
 
     def listen(self, listener: Listener) -> bool:
-        """Add a listener. Return False when the watch has ended and a new one is needed."""
+        """Add a listener. Return False if the watch has ended and a new one is needed."""
         with self._lock:
             if self._closed.is_set():
                 return False

@@ -1,4 +1,4 @@
-"""The watches of a process, one per root, shared by all subscribers."""
+"""Watches of a process, one per root, shared by all subscribers."""
 
 import asyncio
 import logging
@@ -61,7 +61,7 @@ class ChangeSubscription:
 
 
 class ProjectWatches:
-    """All watches of a process. Thread-safe.
+    """Watches of a process. Thread-safe.
 
     For language servers (`workspace/didChangeWatchedFiles`) and other subscribers::
 
@@ -89,7 +89,7 @@ class ProjectWatches:
         """Watch a root while the context is open; `root` is absolute, without links.
 
         Subscribers share the watch of a root. Its folders are walked in a thread, and changes are
-        reported once that has ended.
+        reported once the walk has ended.
         """
         subscription = ChangeSubscription(root)
         watch = self._listen(root, subscription)

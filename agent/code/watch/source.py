@@ -12,9 +12,9 @@ from agent.records import frozen
 class WatchLimits:
     """Limits of watches.
 
-    `folders` is the number of watched folders per root, the top ones first. A network file system
-    is scanned every `poll_s`. A root without subscribers stays watched for `linger_s`, because the
-    next turn often starts soon.
+    `folders` is the number of watched folders per root, starting from the top. A network file
+    system is scanned every `poll_s`. A root without subscribers stays watched for `linger_s`,
+    because the next turn often starts soon.
     """
 
     folders: int = 20_000
@@ -26,18 +26,18 @@ class WatchLimits:
 
 
 class WatchUnavailable(KoreError):
-    """The system cannot watch this root; the message is a sentence for the log."""
+    """Error: the system cannot watch this root; the message is a sentence for the log."""
 
 
 class RootGone(KoreError):
-    """The watched folder does not exist, or not any more."""
+    """Error: the watched folder does not exist, or no longer exists."""
 
 
 class WatchSource(Protocol):
-    """A source of file changes, used by one thread, except for `wake`.
+    """Source of file changes, used by one thread, except for `wake`.
 
-    `open` begins to watch: later changes are found. `wait` returns when there is something to read,
-    after `wake`, or after the timeout. `read` adds the changes to a set. All three raise
+    `open` begins to watch: later changes are detected. `wait` returns when there is something to
+    read, after `wake`, or after the timeout. `read` adds the changes to a set. All three raise
     `RootGone`, `open` also `WatchUnavailable`.
     """
 

@@ -1,7 +1,7 @@
 """Compaction of conversations.
 
-A summary replaces the older part of a conversation. Without a summary, the oldest tool results are
-replaced by one line each.
+A summary replaces the older part of a conversation. Without a summary, each of the oldest tool
+results is replaced with one line.
 """
 
 import re
@@ -88,7 +88,7 @@ class SplitPoint:
 def choose_split_point(
     messages: Sequence[Message], goal: int, *, keep_least: bool = False
 ) -> SplitPoint | None:
-    """Return the split that keeps as many messages as fit, or None if nothing can be dropped.
+    """Return the split that preserves as many messages as fit, or None if nothing can be dropped.
 
     The limits are `goal` tokens and half of the allowed messages; with `keep_least`, at most the
     newest three rounds. If a single round is too long, its request and newest replies remain. The
@@ -158,9 +158,9 @@ class Conversation:
 class CompactionResult:
     """Compacted conversation.
 
-    `split` is None if it was enough to shorten the results among the first `shortened_count`
-    messages. Otherwise `summary` covers all dropped messages or, without `has_summary`, only quotes
-    people's messages among them.
+    `split` is None if shortening the results among the first `shortened_count` messages was enough.
+    Otherwise `summary` covers all dropped messages; without `has_summary`, it only quotes people's
+    messages among them.
     """
 
     shortened_count: int
@@ -200,7 +200,7 @@ async def shorten(
     `ConfigError` if no summary can be made.
     """
     if summariser.prefix is not None:
-        # Evicted files need no room. Positions are unchanged.
+        # Evicted files need no room, and positions are unchanged.
         remaining = list(summariser.prefix.focused(conversation.messages))
         conversation = replace(conversation, messages=remaining)
     messages = conversation.messages
@@ -244,7 +244,9 @@ async def shorten(
 
 
 def _goal_for_messages(conversation: Conversation, goal: int, *, has_files: bool) -> int:
-    """Return the room for the remaining messages, without what describes the dropped messages."""
+    """Return the room for the remaining messages, excluding the description of the dropped
+    messages.
+    """
     before = conversation.summary.words if conversation.summary else ()
     words = words_tokens([*before, *words_of(conversation.messages)])
     files = attachment_limit(goal) if has_files else 0
@@ -333,7 +335,7 @@ class SharedCompaction(Protocol):
     """Optional capability of a `CompactionStore`: other tasks also compact the conversation."""
 
     async def made(self) -> CompactionResult | None:
-        """Return another task's compaction once it is stored; None without one or if it failed."""
+        """Return another task's compaction once it is stored; None without one or on failure."""
         ...
 
 

@@ -19,8 +19,8 @@ _OLDEST_SHARE = 0.25
 
 GAP = "…"
 
-# Smallest pieces first. Sentences and list items are short; machine output and pasted text have few
-# of them and are long.
+# Smallest pieces first. Sentences and list items are short, whereas machine output and pasted text
+# consist of few, long pieces.
 _SENTENCE = re.compile(r"(?<=[.!?。！？])(?=\s)|\n\s*\n|\n(?=\s{0,8}(?:[-*•]|\d{1,3}[.)])\s)")
 _PARAGRAPH = re.compile(r"\n\s*\n")
 

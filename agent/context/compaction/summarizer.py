@@ -98,8 +98,8 @@ class DroppedMessages:
 
     `focus` is what a person asked to preserve, `taint` is the taint of the conversation, and `goal`
     is the target size of the conversation in tokens. `on_request`: a person asked for a summary.
-    `visible`, if it fits the window, is the conversation as in its requests: the dropped and the
-    newest messages.
+    `visible` is the conversation as in its requests (dropped and newest messages), if it fits the
+    window.
     """
 
     messages: Sequence[Message]
@@ -115,8 +115,9 @@ class DroppedMessages:
 class Summariser:
     """Summarizer with redacted input and output.
 
-    It sends one more message to the conversation's own model, which has the rest in its cache. If
-    that is impossible, it sends a transcript to the model of the profile "quick".
+    It appends a message to the conversation and asks the conversation's own model, which has the
+    rest in its cache. If that is impossible, it sends a transcript to the model of the profile
+    "quick".
     """
 
     models: ModelPool
@@ -233,7 +234,7 @@ async def ask_model(model: OpenModel, request: ModelRequest, meter: UsageMeter) 
 
 
 def transcript(messages: Sequence[Message], room: int) -> str:
-    """Return the messages as text of about `room` tokens; the longest lose their middle."""
+    """Return the messages as text of about `room` tokens; the middle of the longest is omitted."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     entries = [_describe(message, names) for message in messages]
     heads = sum(estimate_text(head) for head, _ in entries)

@@ -86,7 +86,7 @@ class ProjectContext:
         """Return new and changed context since the last report, or None.
 
         `mentioned` are files and folders that the person points at only once. Pictures are left to
-        `new_pictures`. For a file that does not fit, the text explains how to read it.
+        `new_pictures`. If a file does not fit, the text explains how to read it.
         """
         texts: list[str] = []
         taint: set[Taint] = {"private"}
@@ -170,7 +170,7 @@ class ProjectContext:
     def _beginnings(self, room: int) -> Iterator[tuple[Path, str]]:
         """Yield the beginnings of README and configuration files within `room` tokens.
 
-        Those of the folder where relative paths start come first.
+        Files of the folder where relative paths start come first.
         """
         focus = set(self.focus)
         folders = dict.fromkeys(reversed(self._own_folders()))

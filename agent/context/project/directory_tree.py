@@ -1,4 +1,4 @@
-"""Small tree of a folder for the model, without files that git ignores."""
+"""Small directory tree for the model, without files that git ignores."""
 
 import os
 import re

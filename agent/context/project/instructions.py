@@ -86,8 +86,8 @@ class Instructions:
 
     Files in the `workspace` are not private. Files outside of the owner's folders are from
     untrusted sources: data that tools may read, but not instructions. A link is followed only to
-    another AGENTS.md or CLAUDE.md of the same project, so that it cannot expose other files, and
-    its text can only be changed where changes of instructions are judged as such.
+    another AGENTS.md or CLAUDE.md of the same project, so that it cannot expose other files, and so
+    that its text can only be changed where changes are judged as changes of instructions.
     """
 
     def __init__(self, workspace: Path, origin: TrustedOrigins | None = None) -> None:
@@ -109,7 +109,7 @@ class Instructions:
         folders = project_folders(root, Path(os.path.expanduser("~")))
         top = (_real_path(folders[-1]) if folders else None) or ""
         for folder in folders:
-            # Resolved once: if the folder later becomes a link, reading it fails.
+            # Resolve once: if the folder later becomes a link, reading it fails.
             real = _real_path(folder)
             if real is None or not self._origin.covers(real):
                 continue
@@ -156,7 +156,7 @@ class Instructions:
         target = linked_instructions(link, top)
         if target is None or not self._origin.covers(str(target.parent)):
             return link, PromptText()
-        # Opened without following links: what is read is at the path that was checked.
+        # Opened without following links, so that the file at the checked path is read.
         prompt_text = self._files.read(str(target), times)
         level = prompt_text.level if prompt_text.level != "none" else mark_level(link, times)
         return target, replace(prompt_text, level=level)

@@ -33,7 +33,7 @@ _MAX_SUBJECT_CHARS = 72
 _MAX_PATH_CHARS = 120
 # Room for 100,000 changed files of usual length.
 _MAX_OUTPUT_BYTES = 5_000_000
-# Conventional names of the main branch where no remote says it.
+# Conventional names of the main branch, used if no remote names it.
 MAIN_BRANCHES = ("main", "master")
 REMOTE_HEAD = "refs/remotes/origin/HEAD"
 _VARIABLES = {
@@ -90,7 +90,7 @@ def describe_repository(
 def _is_marked(place: "Repository") -> bool:
     """Return whether a command with untrusted text may have moved a branch or made a commit.
 
-    A new commit comes with a new value of a reference.
+    A new commit also changes a reference.
     """
     files = [place.own / "HEAD", place.own / "logs" / "HEAD", place.common / "packed-refs"]
     for folder in (place.common / "refs", place.own / "refs"):
@@ -102,7 +102,7 @@ def _is_marked(place: "Repository") -> bool:
 
 
 def _has_marked_name(path: Path) -> bool:
-    # A deleted file is known by git alone.
+    # Only git knows about a deleted file.
     return os.path.lexists(path) and is_name_marked(path)
 
 
@@ -168,7 +168,7 @@ def _ask_git(root: Path, place: Repository, sandbox: Sandbox | None) -> GitFacts
     return GitFacts(
         _main_branch(refs.splitlines()),
         [_printable(line, _MAX_SUBJECT_CHARS) for line in commits.splitlines()],
-        # Each entry is two letters for the kind of change, a blank and the path.
+        # Each entry consists of two letters for the kind of change, a space and the path.
         [entry[3:] for entry in status.split("\0") if entry],
     )
 

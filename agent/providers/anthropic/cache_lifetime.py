@@ -1,4 +1,4 @@
-"""Lifetime of cache entries: five minutes, or an hour where breaks in a conversation pay for it."""
+"""Lifetime of cache entries: five minutes, or an hour if breaks in the conversation justify it."""
 
 from collections import OrderedDict
 
@@ -7,14 +7,14 @@ from agent.records import frozen
 _SHORT_S, _LONG_S = 300.0, 3600.0
 # Prices per input token: https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 _SHORT_WRITE, _LONG_WRITE, _READ = 1.25, 2.0, 0.1
-# A person's rhythm changes: each break counts half as much as the one after it.
+# A person's rhythm changes, so each break counts half as much as the next one.
 _FADING = 0.5
 _MAX_CONVERSATIONS = 1_000
 
 
 @frozen
 class _Rhythm:
-    """The last request of a conversation, and how much more an hour would have cost so far."""
+    """Last request of a conversation, and the extra cost of a lifetime of an hour so far."""
 
     at: float
     tokens: int
@@ -53,7 +53,7 @@ class CacheLifetimes:
 def _extra_cost(rhythm: _Rhythm, now: float, tokens: int) -> float:
     """Return the extra cost of an hour's lifetime after a further request, in input tokens."""
     gap_s = now - rhythm.at
-    # A request that is shorter than the last begins differently.
+    # A request that is shorter than the last does not continue it.
     unchanged = rhythm.tokens if tokens >= rhythm.tokens else 0
     long_cost = (tokens - unchanged) * _LONG_WRITE + unchanged * (
         _READ if gap_s < _LONG_S else _LONG_WRITE

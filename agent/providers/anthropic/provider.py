@@ -20,10 +20,10 @@ _VERSION_HEADER = "anthropic-version"
 
 
 class AnthropicProvider:
-    """A `Provider` for one endpoint.
+    """`Provider` for one endpoint.
 
-    Requests to Anthropic use the newest version of its API; requests to other vendors use the
-    version that all of them support. A configured header `anthropic-version` overrides both.
+    Requests to Anthropic use the newest API version; requests to other vendors use a version that
+    all of them support. A configured header `anthropic-version` overrides both.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class AnthropicProvider:
     async def _timed(
         self, request: ModelRequest, stream: AsyncGenerator[ModelEvent]
     ) -> AsyncGenerator[ModelEvent]:
-        """Note the request for the choice of a cache lifetime."""
+        """Record the request for the choice of a cache lifetime."""
         sent_at = time.time()
         async with aclosing(stream) as events:
             async for event in events:
@@ -84,7 +84,7 @@ def anthropic_endpoint(
     headers: Mapping[str, str] = MappingProxyType({}),
     key_source: str = "",
 ) -> Endpoint:
-    """Return the endpoint for messages; `headers` are extra ones from the configuration."""
+    """Return the endpoint for messages; `headers` are extra headers from the configuration."""
     own = {name.lower(): value for name, value in headers.items()}
     version = VERSION if f"{api_base}/".startswith(_HOST) else OLD_VERSION
     return Endpoint(

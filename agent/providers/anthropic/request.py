@@ -43,7 +43,7 @@ OLD_VERSION = "2023-06-01"
 
 _REPLY_TOKENS = 16_000
 _THOUGHTFUL_REPLY_TOKENS = 32_000
-# Cap for models that can write more: the reply takes space in the window, too.
+# Limit for models that can write more, because the reply takes space in the window, too.
 _LONG_REPLY_TOKENS = 64_000
 _THINKING_TOKENS = 8_000
 _MIN_THINKING_TOKENS = 1_024
@@ -212,8 +212,8 @@ def _thinking(request: ModelRequest, effort: str | None) -> dict[str, Any] | Non
 def _may_think(request: ModelRequest) -> bool:
     """Return whether the request may ask for thinking.
 
-    A model with a budget thinks at the beginning of a turn or not at all in it. A turn that began
-    without a thought, perhaps by another model, would be refused.
+    A model with a thinking budget thinks at the beginning of a turn or not at all. A turn that
+    began without a thought, perhaps by another model, would be rejected.
     """
     if not asks_for_thoughts(request.options) or is_adaptive(request.model):
         return True
@@ -279,7 +279,7 @@ def _assistant_block(part: Part, calls: dict[str, dict[str, Any]]) -> dict[str, 
             return calls.pop(call_id, None)
         case Text(text):
             return next(iter(_text(text)), None)
-        # Thinking without a signature, or with another vendor's, would be refused.
+        # Thinking without a signature, or with another vendor's, would be rejected.
         case Thinking(text, signature) if signature and not signature.startswith("{"):
             return {"type": "thinking", "thinking": text, "signature": signature}
         case RedactedThinking(data):

@@ -46,7 +46,7 @@ _REASONS = {
 
 @dataclass(slots=True)
 class _Block:
-    """A content block of the reply; `data` is its initial object."""
+    """Content block of the reply; `data` is its initial object."""
 
     kind: str
     data: JsonObject
@@ -117,7 +117,7 @@ class AnthropicResponseBuilder:
                 yield from self._read_whole_reply(payload)
 
     def finish(self, *, done: bool) -> Iterator[ModelEvent]:
-        """Yield the `Reply`. Raises `Unavailable` for a stream that was cut."""
+        """Yield the `Reply`. Raises `Unavailable` for a truncated stream."""
         if not (self._ended or self.finish_reason):
             raise Unavailable(t("the model's reply was cut off"))
         blocks = [self._blocks[n] for n in sorted(self._blocks)]

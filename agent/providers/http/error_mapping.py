@@ -121,7 +121,7 @@ _BAD_KEY = r"(?i)api[ _-]?key (is )?(not valid|invalid)|(incorrect|invalid) api 
 
 @frozen
 class ErrorResponse:
-    """An error response of a server; `codes` are its code and type, `detail` is safe to show."""
+    """Error response of a server; `codes` are its code and type, `detail` is safe to show."""
 
     status: int
     detail: str

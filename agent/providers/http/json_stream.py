@@ -1,7 +1,7 @@
 """Tolerant parsers for streams of JSON objects: server-sent events and JSON lines.
 
 Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
-Tolerated: CR LF, comments, no blank after `data:`, no blank line between events, an object spread
+Tolerated: CR LF, comments, no space after `data:`, no blank line between events, an object spread
 over several `data` lines, a stray JSON line, and one plain JSON document instead of a stream.
 """
 
@@ -21,8 +21,8 @@ _BOM = b"\xef\xbb\xbf"
 class SseParser:
     """Parser of server-sent events in any chunks, with a JSON object in each event.
 
-    `done` turns true at `data: [DONE]`; anything after it is ignored. Raises `BadReply` for invalid
-    JSON, for a line over `line_limit_bytes` and for a stream over `limit_bytes`.
+    `done` becomes true at `data: [DONE]`; anything after it is ignored. Raises `BadReply` for
+    invalid JSON, for a line over `line_limit_bytes` and for a stream over `limit_bytes`.
     """
 
     def __init__(self, *, line_limit_bytes: int = 16 << 20, limit_bytes: int = 64 << 20) -> None:
@@ -33,7 +33,8 @@ class SseParser:
         self._tail: list[bytes] = []
         self._tail_size = 0
         self._data: list[str] = []
-        # None until the first byte that is not blank shows whether this is a stream or a document.
+        # None until the first byte other than whitespace shows whether this is a stream or a
+        # document.
         self._plain: bool | None = None
 
     def feed(self, chunk: bytes) -> list[JsonObject]:
@@ -147,7 +148,7 @@ _LIMIT_BYTES = 64 << 20
 class NdjsonParser:
     """Parser of JSON lines in any chunks.
 
-    `done` turns true at an object with `done: true`. Raises `BadReply` for invalid JSON and for a
+    `done` becomes true at an object with `done: true`. Raises `BadReply` for invalid JSON and for a
     line or a stream that is too long.
     """
 

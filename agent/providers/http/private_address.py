@@ -5,7 +5,7 @@ import socket
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 
-# The longest silence to accept from such a server.
+# Longest silence to accept from such a server.
 SILENCE_TIMEOUT_S = 1800.0
 
 _LOOKUP_TIMEOUT_S = 2.0

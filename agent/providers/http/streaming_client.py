@@ -90,7 +90,7 @@ class StreamParser(Protocol):
 class ResponseBuilder(Protocol):
     """Builder of a reply from the objects of a stream.
 
-    `finish_reason` is set once the reply is whole; `finish` raises for a stream that was cut.
+    `finish_reason` is set once the reply is complete; `finish` raises for a truncated stream.
     """
 
     finish_reason: str | None
@@ -101,7 +101,9 @@ class ResponseBuilder(Protocol):
 
 
 class StreamingClient:
-    """Client for one endpoint: deadlines, refusals and broken connections, for every format."""
+    """Client for one endpoint, for every format: handles deadlines, refusals and broken
+    connections.
+    """
 
     def __init__(self, endpoint: Endpoint, transport: Transport, deadlines: Deadlines) -> None:
         self._endpoint = endpoint
@@ -125,7 +127,8 @@ class StreamingClient:
             async for portion in portions:
                 for event in coalesce_deltas(self._meaning(portion, reply, model)):
                     yield event
-            # Before the reply: the caller may stop iterating there, which closes the connection.
+            # This comes before the reply, because the caller may stop iterating there, which closes
+            # the connection.
             await _drain(answer)
             for event in reply.finish(done=reader.done):
                 yield event
@@ -180,7 +183,7 @@ class StreamingClient:
                     if len(body) > _ERROR_BODY_BYTES:
                         break
         except (TimedOut, Unavailable):
-            pass  # the status is enough
+            pass  # the status is sufficient
         return error_mapping.error_from_response(
             self._endpoint, model, answer.status, answer.headers, body
         )

@@ -44,7 +44,7 @@ class Deadlines:
 
     @classmethod
     def patient(cls, seconds: float) -> "Deadlines":
-        """Return deadlines that allow `seconds` for each sign of life, without a retry.
+        """Return deadlines that allow `seconds` of silence, without a retry.
 
         A dead connection ends the wait earlier.
         """
@@ -53,11 +53,11 @@ class Deadlines:
 
 @frozen
 class Endpoint:
-    """A vendor's address and key.
+    """Address and key of a vendor.
 
-    `key_variable` is where people set the key, `key_source` the source of this key. `path` is the
-    path of a model call; `key_header` is the header for the key. `extra_headers` are sent unchanged
-    and override the others.
+    `key_variable` is the variable in which people set the key, `key_source` the source of this key.
+    `path` is the path of a model call; `key_header` is the header for the key. `extra_headers` are
+    sent unchanged and override the others.
     """
 
     vendor: str
@@ -72,7 +72,9 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Values that no error may contain: the key, headers with secrets, the proxy's password."""
+        """Values that must not occur in any error: the key, headers with secrets, the proxy's
+        password.
+        """
         passwords = self.proxy.secrets if self.proxy else ()
         values = {self.api_key, *secrets_in_map(self.extra_headers), *passwords}
         return tuple(sorted(filter(is_secret_value, values), key=len, reverse=True))
@@ -83,7 +85,7 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of a request, without compression, which would delay a stream."""
+        """Headers of a request, without compression, which would delay a stream."""
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json",
@@ -102,7 +104,7 @@ class Endpoint:
 
 @frozen
 class HttpResponse:
-    """An HTTP response; header names are in lower case, `chunks` are its body as it arrives."""
+    """HTTP response; header names are in lower case, `chunks` are its body as it arrives."""
 
     status: int
     headers: Mapping[str, str]

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class OpenAIApiChoice:
     """Provider that switches a model from chat completions to the Responses API on demand.
 
-    Every server supports chat completions. A model that takes tools only by the Responses API uses
-    that from its first refusal on. If the server has no Responses API, the model is asked without
-    reasoning, because then it takes tools by chat completions, too.
+    Every server supports chat completions. A model that accepts tools only through the Responses
+    API switches to it after its first refusal. If the server has no Responses API, the model is
+    asked without reasoning, because it then accepts tools through chat completions.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class ReasoningDetails:
 
     @property
     def signature(self) -> str | None:
-        """All blocks as the signature of an empty `Thinking`; None without any block."""
+        """Signature of an empty `Thinking` with all blocks; None if there are no blocks."""
         return json.dumps({_NAME: list(self._blocks.values())}) if self._blocks else None
 
     def _grow(self, piece: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ def details_of(signature: str | None) -> list[Any]:
 
 # For models that expect reasoning even in replies without any; an empty string is refused.
 _NO_REASONING = " "
-# Signature that Gemini accepts for a call of another model.
+# Signature that Gemini accepts for calls of other models.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 # Key of a result's encoded pictures, which are the same for every vendor.
@@ -247,7 +247,7 @@ def _details(thoughts: Sequence[Thinking]) -> list[Any]:
 
 
 def _call(call: ToolCall, extra: object) -> dict[str, Any]:
-    # One unreadable argument text, like an odd name, would fail the whole conversation.
+    # A single unreadable argument text or odd name would fail the whole conversation.
     raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
     function = {"name": sendable_tool_name(call), "arguments": raw.strip() or "{}"}
     data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}

@@ -25,7 +25,7 @@ from agent.types import Message, Part, Text, Thinking, Usage
 
 
 def first_choice(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the only requested choice; None in chunks with usage alone."""
+    """Return the only requested choice; None in chunks with only the usage."""
     choices = payload.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     return choice if isinstance(choice, dict) else None
@@ -193,15 +193,15 @@ class OpenAIResponseBuilder:
     def _find(self, index: int | None, call_id: str, name: str) -> _Call | None:
         """Return the call that this delta continues; None if it begins a new call.
 
-        Some servers number every call 0, some number none and some send no id. A complete call
-        followed by a name under another id (or none) therefore means a new call.
+        Some servers number every call 0, some do not number calls, and some send no id. A complete
+        call followed by a name under another id (or none) therefore means a new call.
         """
         same = [call for call in self._calls if index is None or call.index == index]
         same_id = [call for call in same if call_id and call.id == call_id]
         if same_id:
             return same_id[-1]
         if not same and self._calls and not (call_id or name):
-            # Some servers count the pieces of arguments as calls of their own.
+            # Some servers count the pieces of arguments as separate calls.
             return self._calls[-1]
         if not same or (call_id and index is None):
             return None

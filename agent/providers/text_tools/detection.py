@@ -1,4 +1,4 @@
-"""Detection of tool calls that a model with native tools writes as text.
+"""Detection of tool calls that models with native tools write as text.
 
 Small models, and servers that apply the wrong chat template, write `<tool_call>{…}</tool_call>`, or
 only the call's JSON, in any of these forms:
@@ -57,7 +57,7 @@ class DetectionBuffer:
 
 @frozen
 class DetectedCalls:
-    """The calls in a text, and the text without them."""
+    """Calls in a text, and the text without them."""
 
     calls: tuple[ToolCall, ...]
     text: str = ""

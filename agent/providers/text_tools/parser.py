@@ -26,7 +26,7 @@ _STRING_MARKS = re.compile(r'["\\]|</tool(?:_call)?>')
 
 @frozen
 class ParsedCall:
-    """A call as written; `whole` is False when its end is missing."""
+    """Call as written; `whole` is False if its end is missing."""
 
     name: str
     body: str
@@ -36,7 +36,7 @@ class ParsedCall:
 class TextToolParser:
     """Parser that separates calls from text, however the text is chunked.
 
-    A result that the model makes up for its own call is dropped, with everything after it.
+    A result that the model invents for its own call is dropped, with everything after it.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class TextToolParser:
     def _text(self) -> str | ParsedCall | None:
         """Return the next text that is certain; None when more is needed."""
         if self._called:
-            # Blanks between calls and after the last call are not worth showing.
+            # Do not show whitespace between calls and after the last call.
             self._pending = self._pending.lstrip()
         text, mark, _ = self._pending.partition("<")
         if text:

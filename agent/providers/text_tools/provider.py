@@ -206,6 +206,6 @@ def _body(call: ToolCall) -> str:
 def _result(message: Message, names: Mapping[str, str]) -> str:
     failed = ' error="true"' * message.is_error
     name = names.get(message.tool_call_id or "", "")
-    # Tool output must not pass for the end of its own result.
+    # Tool output must not look like the end of its own result.
     text = message.text.replace("</tool_result", "<\\/tool_result")
     return f'<tool_result name="{name}"{failed}>\n{text}\n</tool_result>'

@@ -1,4 +1,4 @@
-"""Unpacking of zip and tar archives."""
+"""Safe unpacking of zip and tar archives."""
 
 from agent.security.archive.entry import ArchiveLimits
 from agent.security.archive.extract import extract

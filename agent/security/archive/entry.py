@@ -11,7 +11,7 @@ from agent.security.files.paths import normalize_filename, quote_path
 from agent.text.visible import hidden_character
 
 CHUNK_BYTES = 65_536
-# A megabyte of zeros compresses to a thousand bytes and is harmless.
+# Small archives may exceed the ratio: a megabyte of zeros compresses to a kilobyte.
 FREE_BYTES = 1_000_000
 _DEPTH = 32
 _COMPONENT_BYTES = 255
@@ -51,7 +51,7 @@ class ArchiveEntry:
 
 
 class NameValidator:
-    """Validator that rejects unsafe names and names that are equal on some file system."""
+    """Validator that rejects unsafe names, and names that collide on some file systems."""
 
     def __init__(self, caps: ArchiveLimits) -> None:
         self._limit = caps.entries

@@ -1,4 +1,4 @@
-"""Extraction of an archive into a new folder: all of it, or nothing."""
+"""Atomic extraction of an archive into a new folder."""
 
 import lzma
 import os
@@ -28,9 +28,9 @@ _TAR_BYTES_PER_ENTRY = 4096
 def extract(archive: Path, target: Path, caps: ArchiveLimits | None = None) -> tuple[str, ...]:
     """Unpack a zip or a tar (plain, gzip, bzip2, xz) into `target`, which must not exist yet.
 
-    Creates only files and folders below `target`, accessible by this user alone, and returns the
-    names of the files. Raises ArchiveRefused and then leaves nothing behind. Blocks, so call it in
-    a thread. `target` is a real path without links.
+    Creates only files and folders below `target`, accessible only by this user, and returns the
+    names of the files. Leaves nothing behind when it raises ArchiveRefused. Blocks, so call it in a
+    thread. `target` is a real path without links.
     """
     with _explain_errors(archive), archive.open("rb") as file:
         return _Extraction(file, caps or ArchiveLimits()).into(target)
@@ -109,7 +109,7 @@ class _Extraction:
 
 
 def _descend(folder: int, parts: tuple[str, ...]) -> int:
-    """Return a descriptor of the folder `parts` below the open one; create missing folders."""
+    """Return a descriptor of the folder `parts` below an open folder; create missing folders."""
     fd = open_subfolder(".", folder)
     for part in parts:
         try:

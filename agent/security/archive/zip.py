@@ -1,4 +1,4 @@
-"""Reader for zip archives in the one form that all readers interpret alike.
+"""Reader for zip archives in the only form that all programs interpret alike.
 
 https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 """
@@ -41,7 +41,7 @@ def zip_entries(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> Iterato
 def _check_index(file: BinaryIO, size_bytes: int, caps: ArchiveLimits) -> int:
     """Return the offset of the index.
 
-    Raises ArchiveRefused unless it is where the end record says.
+    Raises ArchiveRefused if the end record names another offset.
     """
     file.seek(max(0, size_bytes - _END_BYTES - _COMMENT_BYTES))
     tail = file.read()

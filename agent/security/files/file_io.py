@@ -1,7 +1,8 @@
 """File access without following links; writes are atomic.
 
-Every path passed in is already resolved, so it contains no link. A component that has become a link
-since then is an attempt to redirect the tool and is rejected, see `agent.security.files.safe_open`.
+Every path passed in is already resolved, so it contains no link. If a component has become a link
+since then, somebody is trying to redirect the tool and access is rejected; see
+`agent.security.files.safe_open`.
 
 A file with several hard links may belong to something outside the workspace. It is read only if its
 mode lets every user read it, and never changed in place.
@@ -62,7 +63,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def read(path: Path, limit_bytes: int, rights: ReadingRights | None = None) -> bytes:
-    """Return all bytes of a regular file; with `rights`, of one that their user can read.
+    """Return all bytes of a regular file; with `rights`, only if their user can read it.
 
     Raises ToolError, also for a file over the limit.
     """
@@ -86,7 +87,7 @@ class FilePart:
 
 
 def read_part(path: Path, offset: int, limit_bytes: int) -> FilePart:
-    """Return up to `limit_bytes` bytes of a regular file from `offset` on. Raises ToolError."""
+    """Return at most `limit_bytes` bytes of a regular file from `offset`. Raises ToolError."""
     with _readable(path) as file:
         info = os.fstat(file.fileno())
         file.seek(min(offset, info.st_size))
@@ -134,7 +135,7 @@ def _open_folder(path: Path, rights: ReadingRights | None) -> AbstractContextMan
 def kind(path: Path, rights: ReadingRights | None = None) -> Literal["file", "folder"] | None:
     """Return the kind of file at `path`, or None if it does not exist.
 
-    With `rights`, their user must be able to get there. Special files count as "file"; opening them
+    With `rights`, their user must be able to reach it. Special files count as "file"; opening them
     raises the error.
     """
     with explain_errors(path):
@@ -155,9 +156,8 @@ def write_atomic(
     """Write `data` to a new file that replaces `path`, or change nothing.
 
     Creates missing parent folders. An existing file keeps its owner, and its mode unless `mode` is
-    given; a new one without a `mode` belongs to the owner of its folder if Kore runs as root.
-    `prepare` receives the descriptor of the new, empty file before the rename. Raises
-    ToolError.
+    given; without a `mode`, a new file belongs to the owner of its folder if Kore runs as root.
+    `prepare` receives the descriptor of the new, empty file before the rename. Raises ToolError.
     """
     quarantine_created(path)
     with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
@@ -190,7 +190,7 @@ def write_atomic(
 def append(path: Path, data: bytes, prepare: Callable[[int], None] | None = None) -> None:
     """Append `data` to `path`, creating the file and its parent folders.
 
-    `prepare` receives the descriptor of the open file first. Raises ToolError.
+    `prepare` first receives the descriptor of the open file. Raises ToolError.
     """
     quarantine_created(path)
     with explain_errors(path), open_folder_beneath(path.parent, create=True) as folder:
@@ -296,7 +296,7 @@ def exclusive_file(path: Path) -> Iterator[None]:
 
     Blocks, so call it in a thread. A thread may lock only one file at a time.
     """
-    # Some file systems accept several spellings of one file name.
+    # Some file systems accept several spellings of the same file name.
     key = folded_path(path)
     with _table:
         latch = _file_locks.setdefault(key, _FileLock())

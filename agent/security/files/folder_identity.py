@@ -1,10 +1,10 @@
 """Identity of the folder that a conversation works in.
 
 A path does not identify a folder: a command in the parent folder may replace it with a link, and
-everything that follows the path then works in the target of the link. A conversation therefore also
+code that follows the path then works in the target of the link. A conversation therefore also
 stores the device and inode of its folder. Code that works there opens the folder by its real path,
-follows no link, and compares. A start folder inside it has no identity: commands may replace it
-with another folder of the project, but not with a link to a folder outside.
+without following links, and compares. A start folder inside it has no identity: commands may
+replace it with another folder of the project, but not with a link to a folder outside.
 """
 
 import os
@@ -45,7 +45,7 @@ class FolderIdentity:
         return cls(path, info.st_dev, info.st_ino)
 
     def check(self) -> None:
-        """Raise `FolderReplaced` unless the same folder is still at its path."""
+        """Raise `FolderReplaced` if another folder, or none, is at the path."""
         with open_folder(self.path, self):
             pass
 
@@ -68,8 +68,8 @@ def is_in_place(identity: FolderIdentity | None) -> bool:
 def real_start_folder(root: Path, folder: Path | None) -> Path | None:
     """Return the folder inside `root` where relative paths start; None for `root` itself.
 
-    Commands can write where it lies. Work starts in `root` if the folder is missing, or if a link
-    is in its place or in the place of a folder around it. Check it for each message.
+    Work starts in `root` if the folder is missing, or if it or one of its parents was replaced by a
+    link. Call this for each message, because commands can write there.
     """
     if folder is None or root not in folder.parents:
         return None

@@ -1,9 +1,9 @@
-"""Walking, removing and copying folder trees of any depth by descriptors.
+"""Walk, remove and copy folder trees of any depth, using descriptors.
 
-A command can nest folders deeper than PATH_MAX and deeper than Python's recursion limit. Nothing
-below the root is therefore named by a path: each folder is opened relative to its parent, never
-through a link, and only a few are open at a time. Further up, the walk returns through `..` and
-checks that this is the folder it came from.
+A command can nest folders deeper than PATH_MAX and Python's recursion limit. Paths are therefore
+not used below the root: each folder is opened relative to its parent, never through a link, and
+only a few are open at a time. To return to a closed folder, the walk opens `..` and checks that it
+is the folder it came from.
 """
 
 import errno
@@ -20,7 +20,7 @@ from typing import Self
 from agent.records import frozen
 from agent.security.files.safe_open import LISTED, THROUGH, open_folder_beneath, open_subfolder
 
-# Maximum number of open folders on the way to the current one, including it.
+# Maximum number of open folders on the path to the current folder, inclusive.
 _MAX_OPEN = 16
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,8 +30,8 @@ _WRITTEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 class TreeEntry:
     """Entry of the open folder `folder`, valid until the next entry is requested.
 
-    `above` lists the names of the folders on the way. A folder appears twice: before its entries
-    and after them, then with `is_done`.
+    `above` lists the names of its parent folders. A folder appears twice: before its entries, and
+    after them with `is_done`.
     """
 
     name: str
@@ -56,7 +56,7 @@ class TreeEntry:
     def open_file(self) -> int:
         """Return a descriptor for reading.
 
-        Raises OSError, also if the entry is not a regular file any more.
+        Raises OSError, also if the entry is no longer a regular file.
         """
         fd = os.open(self.name, _READ, dir_fd=self.folder)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -65,13 +65,13 @@ class TreeEntry:
         return fd
 
     def open_up(self) -> None:
-        """Restore the owner's rights to a folder of ours; a command may have removed them."""
+        """Restore our rights to a folder that we own; a command may have removed them."""
         if self.info.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             open_up(self.name, self.folder)
 
 
 class FolderCursor:
-    """Position in a folder tree, which needs only a few descriptors at any depth."""
+    """Position in a folder tree that needs only a few descriptors at any depth."""
 
     def __init__(self, root: int) -> None:
         self.names: list[str] = []
@@ -144,7 +144,7 @@ class FolderCursor:
         return True
 
     def _begin_anew(self) -> None:
-        """Start again at the root and descend while the folders on the way are the same."""
+        """Start again at the root and descend as long as the folders are unchanged."""
         names, identities = self.names, self._identities
         self.names, self._identities = [], identities[:1]
         self._open.append(os.open(".", LISTED, dir_fd=self._root))
@@ -160,7 +160,7 @@ class FolderCursor:
 
 
 class TreeWalk:
-    """Iteration over everything below the open folder `root`, ordered by name.
+    """Iterator over everything below the open folder `root`, ordered by name.
 
     Folders that `enters` rejects are listed without their contents. `left_out` counts entries that
     could not be read, because access was denied or they were moved away.
@@ -231,7 +231,7 @@ class TreeWalk:
 
 
 def remove_tree(name: str, above: int) -> bool:
-    """Remove a folder of the open folder `above` with its contents, restoring missing rights.
+    """Remove the folder `name` in the open folder `above`, restoring missing rights.
 
     Returns whether everything was removed. Follows no link; removes nothing if `name` is not a
     folder.
@@ -245,7 +245,7 @@ def remove_tree(name: str, above: int) -> bool:
         return False
     try:
         for member in TreeWalk(root):
-            # The last `rmdir` shows whether something is left.
+            # The last `rmdir` fails if anything is left.
             with suppress(OSError):
                 if member.is_done:
                     os.rmdir(member.name, dir_fd=member.folder)
@@ -273,7 +273,7 @@ def remove_folder(path: Path) -> bool:
 
 
 def copy_tree(source: Path, target: Path) -> int:
-    """Copy files with their modes and times, and folders, into the new folder `target`.
+    """Copy folders, and files with their modes and times, into the new folder `target`.
 
     Returns the number of omitted entries: links, special files and entries that cannot be opened.
     Raises OSError if the target cannot be written.

@@ -1,4 +1,4 @@
-"""Layout of git stores: submodules, worktrees, and stores that lie outside of their folder.
+"""Layout of git repositories: submodules, worktrees, and stores outside of their folder.
 
 See https://git-scm.com/docs/gitrepository-layout.
 """
@@ -19,19 +19,20 @@ _MAX_CONFIG_BYTES = 65_536
 
 
 class TooManyFolders(Exception):
-    """Store with more folders of submodules than are searched."""
+    """Error for a store with too many submodule folders to search."""
 
 
 def resembles_store(folder: Path) -> bool:
-    """Return whether git may take a folder for a store; what it takes for one is protected."""
-    # `commondir` says where its objects are, if not here. HEAD may be a link that leads nowhere.
+    """Return whether git may treat a folder as a store, so that it must be protected."""
+    # `commondir` names the folder of its objects, if they are elsewhere. HEAD may be a dangling
+    # link.
     return os.path.lexists(folder / "HEAD") and any(
         os.path.lexists(folder / name) for name in ("objects", "commondir")
     )
 
 
 def is_store(folder: Path) -> bool:
-    """Return whether a folder certainly is a store, whose parts are no links.
+    """Return whether a folder is certainly a store without links in it.
 
     Only such a store may be opened for commands.
     """
@@ -49,7 +50,7 @@ def module_stores(store: Path) -> Iterator[Path]:
     Raises OSError and `TooManyFolders`.
     """
     remaining = _MAX_MODULE_ENTRIES
-    # Each worktree has submodules of its own.
+    # Each worktree has its own submodules.
     pending = [place / "modules" for place in (store, *worktree_entries(store))]
     while pending:
         folder = pending.pop()
@@ -76,8 +77,8 @@ def worktree_entries(store: Path) -> list[Path]:
 def pointed_at(pointer: Path, prefix: str = "") -> Path:
     """Return the real path that a file of git names.
 
-    Git writes paths without links, and only such a path counts: a link could lead elsewhere by the
-    time that the path is used. Raises OSError or ValueError.
+    Git writes paths without links, and a path with links is rejected, because a link may change
+    before the path is used. Raises OSError or ValueError.
     """
     text = os.fsdecode(read_regular(pointer, _MAX_POINTER_BYTES, follow_links=False))
     if not text.startswith(prefix):
@@ -89,7 +90,7 @@ def pointed_at(pointer: Path, prefix: str = "") -> Path:
 
 
 def common_store(entry: Path) -> Path | None:
-    """Return the store of a worktree, given the folder with its state; None for anything else."""
+    """Return the store of a worktree, given its state folder; None for any other folder."""
     try:
         common = pointed_at(entry / "commondir")
     except (OSError, ValueError):
@@ -99,7 +100,7 @@ def common_store(entry: Path) -> Path | None:
 
 
 def points_to_worktree(pointer: Path) -> bool:
-    """Return whether a `.git` file leads to the state of a worktree that names the file in turn."""
+    """Return whether a `.git` file and the state folder of a worktree refer to each other."""
     try:
         entry = pointed_at(pointer, GITDIR)
         return common_store(entry) is not None and pointed_at(entry / "gitdir") == pointer
@@ -109,9 +110,9 @@ def points_to_worktree(pointer: Path) -> bool:
 
 @frozen
 class OuterStore:
-    """Store of a folder that lies outside of it.
+    """Git store outside of its folder.
 
-    `own` contains the state of the folder alone (HEAD, index), `common` the objects and refs. For a
+    `own` contains only the state of the folder (HEAD, index), `common` the objects and refs. For a
     submodule they are the same.
     """
 
@@ -122,9 +123,9 @@ class OuterStore:
 def find_outer_store(folder: Path) -> OuterStore | None:
     """Return the store that the `.git` file of a real folder leads to, if it lies elsewhere.
 
-    Only a store that names the folder in turn counts: whoever writes the `.git` file may not choose
-    any repository of the machine. Git writes both sides, for worktrees and for submodules. All
-    must belong to the same user. May block.
+    Only a store that refers back to the folder counts, because commands can write the `.git` file
+    and could point it at any repository of the machine. Git writes both references, for worktrees
+    and submodules. All files must belong to the same user. May block.
     """
     try:
         own = pointed_at(folder / GIT, GITDIR)
@@ -136,7 +137,7 @@ def find_outer_store(folder: Path) -> OuterStore | None:
         owners = {os.lstat(path).st_uid for path in (folder, own, common)}
     except (OSError, ValueError):
         return None
-    # A workspace inside a store would be covered by its mount.
+    # The mount of the store would cover a workspace inside it.
     is_apart = not common.is_relative_to(folder) and not folder.is_relative_to(common)
     return OuterStore(own, common) if is_named and is_apart and len(owners) == 1 else None
 

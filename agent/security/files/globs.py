@@ -1,6 +1,6 @@
 """Glob patterns for paths: `*` stays within a folder, `**` matches zero or more folders.
 
-Matching takes time proportional to at most the product of path and pattern length.
+Matching takes at most time proportional to the product of path and pattern length.
 """
 
 import re
@@ -18,7 +18,7 @@ def matches(
     """Return whether the components of a path match the components of a pattern.
 
     Backtracks to the last `**` only, so no pattern is slow on any path. `fits` compares a component
-    with one of the pattern.
+    of the path with a component of the pattern.
     """
     at = n = again = 0
     last: int | None = None

@@ -24,14 +24,14 @@ Read = Callable[[Path], bytes | None]
 
 # Total size of the patterns matched in one pass; with more, RE2's memory limit makes it slow.
 _MAX_GROUP_CHARS = 1_500
-# Endings that pathspec gives to a pattern for files and folders, and to one for folders only.
+# Suffixes that pathspec gives to patterns for files and folders, and for folders only.
 _ANY_END = "(?:(?P<ps_d>/)|$)"
 _FOLDER_END = "(?P<ps_d>/)"
 
 
 @frozen
 class _PatternGroup:
-    """Consecutive patterns of one file, and for each whether it ignores or re-includes."""
+    """Consecutive patterns of a file, each with a flag: ignore or re-include."""
 
     patterns: "Set"
     hides: tuple[bool, ...]

@@ -1,4 +1,4 @@
-"""Detection of files that steer later turns or that other programs execute."""
+"""Detection of files that influence later turns or that other programs execute."""
 
 import os
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.security.files.paths import normalize_filename
 
-# Instructions of a project, read in every folder; the first one counts.
+# Instructions of a project; in each folder, the first existing file is used.
 PROJECT_INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 PROMPT_FILES = frozenset(
     {"identity.md", "agent.md", "soul.md", "user.md", *map(str.lower, PROJECT_INSTRUCTIONS)}
@@ -32,7 +32,7 @@ GIT = ".git"
 # Files of a store that git executes or that tell git what to execute. Submodules and additional
 # worktrees have the same files further down.
 GIT_CONTROL_FILES = frozenset({"hooks", "config", "config.worktree", "commondir"})
-# In the folder with the state of a worktree; `gitdir` leads back to the worktree.
+# In the state folder of a worktree; `gitdir` refers to the worktree.
 WORKTREE_FILES = GIT_CONTROL_FILES | {"gitdir"}
 GIT_FILES = GIT_CONTROL_FILES | {"modules", "worktrees"}
 # Names of new files that build tools, test runners and package managers run automatically. Names

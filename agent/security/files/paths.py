@@ -1,4 +1,4 @@
-"""Resolution of paths from the model to real paths that a tool may use, and comparison of names."""
+"""Resolution of the model's paths to real paths that a tool may use, and comparison of names."""
 
 import os
 import re
@@ -16,11 +16,11 @@ _SHORT = re.compile(r"([^~]{1,6})~\d+(\.[^.]{0,3})?")
 
 @lru_cache(maxsize=4096)
 def normalize_filename(name: str) -> str:
-    """Return the same spelling for all names that some file system treats as equal.
+    """Map all names that some file system treats as equal to the same name.
 
-    Normalizes case, composed characters, full-width characters, ignored characters (HFS+), trailing
-    dots and blanks, and drops the part after a colon (Windows). Use it only to reject names; code
-    that allows names compares them exactly.
+    Normalizes case, composed and full-width characters, ignored characters (HFS+), trailing dots
+    and spaces, and drops the part after a colon (Windows). Use it only to reject names; code that
+    allows names compares them exactly.
     """
     text = name
     if not text.isascii():
@@ -35,7 +35,7 @@ def folded_path(path: Path) -> Path:
 
 
 def same_names(names: Iterable[str], expected: Iterable[str]) -> bool:
-    """Return whether the names equal the expected ones, also as short names such as `GIT~1`."""
+    """Return whether the names equal the expected names or their short forms such as `GIT~1`."""
     return all(
         normalize_filename(name) == normalize_filename(other) or _is_short(name, other)
         for name, other in zip(names, expected, strict=True)
@@ -63,11 +63,11 @@ def resolve_in_workspace(
     """Return the real path of `path`, with links and `..` resolved; it need not exist.
 
     Relative paths start at `start`, by default `workspace`, a real path that is not resolved again:
-    if a link has replaced it, the result is outside of it. With `restrict`, a path that ends
-    outside the workspace is rejected; a path that leaves it and returns is allowed. `blocked`
-    contains components, or sequences of them (`node_modules/.cache`), that no path may contain. A
-    caller that opens the result must not follow links (as in `agent.security.files.file_io`), or a
-    swapped folder redirects it.
+    if a link has replaced it, the result is outside. With `restrict`, a path that ends outside the
+    workspace is rejected; a path that leaves it and returns is allowed. `blocked` contains
+    components, or sequences of them (`node_modules/.cache`), that no path may contain. A caller
+    that opens the result must not follow links (as in `agent.security.files.file_io`), or a swapped
+    folder redirects it.
 
     Raises ToolError with a message for the model.
     """
@@ -131,7 +131,7 @@ def _check_spelling(path: str, restrict: bool) -> str:
 
 
 def _refuse_hidden(path: Path, given_path: str) -> None:
-    # A question or a listing would show a different name than the opened one.
+    # A question or a listing would show a name that differs from the real one.
     if character := hidden_character(str(path)):
         raise ToolError(
             f"The path {quote_path(given_path)} contains the character {character}, "

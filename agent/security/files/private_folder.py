@@ -1,7 +1,7 @@
-"""Folders that only their owner can access, and temporary folders that end with their process.
+"""Folders that only their owner can access, and temporary folders of a process.
 
-A temporary folder is locked while its process lives. The next process can therefore distinguish a
-folder left by a killed process from a folder in use, even if a process id is reused.
+A temporary folder is locked while its process runs. Other processes can therefore tell whether a
+folder is in use or was left by a killed process, even if a process id is reused.
 """
 
 import fcntl
@@ -16,10 +16,10 @@ from agent.security.files.folder_tree import remove_folder
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create a folder and its missing parents for the owner only (0700). Raises `OSError`.
+    """Create a folder and its missing parents for the owner only (0700).
 
-    An existing folder does not change. `mkdir(mode=0o700, parents=True)` would make all but the
-    last one readable by every user.
+    Raises `OSError`. Existing folders do not change. `mkdir(mode=0o700, parents=True)` would make
+    the parents readable by every user.
     """
     for parent in reversed((folder, *folder.parents)):
         if not parent.is_dir():
@@ -32,7 +32,7 @@ _OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class ProcessFolder:
     """Private folder in the system's temporary folder, created on first use.
 
-    `prefix` begins its name and the names of the folders checked for removal.
+    Its name begins with `prefix`, as do the names of folders checked for removal.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -56,7 +56,7 @@ class ProcessFolder:
                 above = Path(os.path.realpath(tempfile.gettempdir()))
                 remove_abandoned(above, self._prefix)
                 self._path, descriptor = _make(above, self._prefix)
-                # A folder that is never closed is removed too.
+                # Remove the folder even if `close` is never called.
                 self._removal = weakref.finalize(self, _remove, self._path, descriptor)
             return self._path
 
@@ -69,7 +69,7 @@ class ProcessFolder:
 
 
 def remove_abandoned(above: Path, prefix: str) -> None:
-    """Remove the folders with this prefix that belong to us and that no process has locked."""
+    """Remove our unlocked folders with this prefix."""
     with os.scandir(above) as entries:
         names = [entry.name for entry in entries if entry.name.startswith(prefix)]
     for name in names:

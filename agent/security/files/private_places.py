@@ -34,7 +34,7 @@ def _by_first_name() -> Mapping[str, tuple[tuple[str, ...], ...]]:
 
 _BY_FIRST_NAME = _by_first_name()
 
-# Single names, which words of commands are compared with.
+# Single names, compared with the words of commands.
 PRIVATE_NAMES = frozenset(place for place in PRIVATE_PLACES if "/" not in place)
 
 

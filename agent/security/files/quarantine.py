@@ -1,8 +1,8 @@
 """Quarantine for steering files created by a command that may have read untrusted text.
 
-Kore cannot ask about such files beforehand: they are known only after the command, and a name that
-does not exist cannot be made read-only. So Kore renames them to a name that no program reads. This
-covers only the top level of the workspace, where Kore looks for them.
+Kore cannot ask about such files beforehand: they are known only after the command, and a missing
+file cannot be made read-only. So Kore renames them to a name that no program reads. This covers
+only the top level of the workspace, where Kore looks for such files.
 """
 
 import logging
@@ -77,7 +77,7 @@ class CreatedFiles:
         except FileNotFoundError:
             return ()
         except PermissionError:
-            # A command removed the permission, and could restore it.
+            # A command removed the permission and could restore it later.
             open_up_folder(self.root)
             names = os.listdir(self.root)
         return sorted(name for name in names if normalize_filename(name) in self._names)

@@ -15,10 +15,10 @@ _NO_ACL = (errno.ENOTSUP, errno.ENODATA)
 
 @frozen
 class ReadingRights:
-    """Rights below `place` of a user without privileges, to whom the files of `user_id` belong.
+    """Rights below `place` of an unprivileged user to whom the files of `user_id` belong.
 
-    The user is in the group with the same ID and in no other. Folders above `place` do not count,
-    because the user gets there by a mount.
+    The user's only group has the same ID. Folders above `place` do not count, because the user
+    reaches it through a mount.
     """
 
     place: Path
@@ -26,9 +26,9 @@ class ReadingRights:
 
     @contextmanager
     def open_folder(self, path: Path) -> Iterator[int]:
-        """Yield a descriptor of a folder to which the user can go, opened without following links.
+        """Yield a descriptor of a folder that the user can access, opened without following links.
 
-        Raises OSError, PermissionError for a folder that is closed to the user.
+        Raises OSError, and PermissionError if the user has no access.
         """
         if not path.is_relative_to(self.place):
             # The place is a single file.
@@ -82,7 +82,7 @@ class ReadingRights:
 
 @contextmanager
 def open_listed(path: Path, rights: ReadingRights | None) -> Iterator[int]:
-    """Yield a descriptor of a folder to list; with `rights`, of one that their user can list.
+    """Yield a descriptor of a folder to list; with `rights`, only if their user can list it.
 
     Raises OSError.
     """
@@ -96,7 +96,7 @@ def open_listed(path: Path, rights: ReadingRights | None) -> Iterator[int]:
 
 
 def open_listed_subfolder(name: str, folder: int, rights: ReadingRights | None) -> int:
-    """Return a descriptor of the folder `name` in the open `folder`, in the same way."""
+    """Like `open_listed`, for the folder `name` in the open `folder`; return a descriptor."""
     descriptor = open_subfolder(name, folder, flags=LISTED)
     try:
         if rights is not None:

@@ -1,4 +1,4 @@
-"""Opening of files and folders by the checked path, without following links or blocking.
+"""Open files and folders by a checked path, without following links or blocking.
 
 A path is checked first and opened later; in between, a folder on it may be replaced by a link.
 `openat2` (Linux 5.6) opens the whole path in one step and rejects links, `..` and the magic links
@@ -45,8 +45,8 @@ _KindOf = Callable[[int], int]
 def open_folder_beneath(path: Path, *, create: bool = False, flags: int = THROUGH) -> Iterator[int]:
     """Yield a descriptor of the folder `path`, an absolute path without links and `..`.
 
-    With `create`, missing folders are created. Raises OSError: ELOOP or ENOTDIR for a link on the
-    way, ENOENT for a missing folder, EPERM in a kernel file system such as /proc.
+    With `create`, missing folders are created. Raises OSError: ELOOP or ENOTDIR for a link in the
+    path, ENOENT for a missing folder, EPERM in a kernel file system such as /proc.
     """
     fd = _open_folder(path, create, flags)
     try:
@@ -78,7 +78,7 @@ def creating_as_owner(folder: int) -> Iterator[None]:
     """Create files in the open folder as its owner, if Kore runs as root.
 
     Only this thread has the owner's rights to files in the block, and no others. Changing the owner
-    of a new file would be a race with the owner, who can put another one in its place.
+    of a new file would be a race with the owner, who can replace it.
     """
     owner = os.fstat(folder)
     if sys.platform != "linux" or os.geteuid() != 0 or owner.st_uid == 0:

@@ -1,4 +1,4 @@
-"""Syntax trees from a child process, so that no grammar is loaded into Kore's own process."""
+"""Syntax trees from a child process, so that Kore's own process loads no grammar."""
 
 import atexit
 import json
@@ -50,7 +50,7 @@ class SyntaxNode:
 
 @frozen
 class SyntaxTree:
-    """Syntax tree; `has_error` is true if the source does not conform to the grammar."""
+    """Syntax tree; `has_error` is true if the source does not match the grammar."""
 
     root: SyntaxNode
     has_error: bool
@@ -129,8 +129,8 @@ class ParserProcess:
     def parse(self, language: str, text: bytes, cpu_s: float, **parts: Any) -> dict[str, Any]:
         """Parse a text within `cpu_s` seconds of processor time and return the requested parts.
 
-        Raises `ToolError` if the text ended the process or took too long, if the grammar is not
-        installed, and if no process can be started.
+        Raises `ToolError` if the text crashes the process or takes too long, if the grammar is not
+        installed, or if no process can be started.
         """
         request = {"language": language, "text": text, "cpu_s": cpu_s, **parts}
         with self._lock:
@@ -160,7 +160,7 @@ class ParserProcess:
     def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Send a request and return the answer, or None if the process exited when idle."""
         if self._is_busy or (self._process is not None and self._process.poll() is not None):
-            # A late answer must not be read as the next one.
+            # A late answer must not be taken for the answer to the next request.
             self._end()
         if self._process is None:
             self._start()
@@ -214,7 +214,7 @@ class ParserProcess:
         }
 
     def _call(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """Return the answer; raise OSError or ValueError without a valid answer in time."""
+        """Return the answer. Raises OSError or ValueError if there is no valid answer in time."""
         deadline = time.monotonic() + limit_s
         data = marshal.dumps(dict(request))
         assert self._socket is not None
@@ -242,7 +242,7 @@ class ParserProcess:
         return bytes(data)
 
     def _end(self) -> int | None:
-        """Stop the process and return its exit code, or None without a process."""
+        """Stop the process and return its exit code, or None if there is no process."""
         process, self._process = self._process, None
         if self._socket is not None:
             self._socket.close()
@@ -256,7 +256,7 @@ class ParserProcess:
             return process.wait()
 
     def _forget(self) -> None:
-        """Give up the process in a fork of Kore; it belongs to the parent."""
+        """Forget the process in a fork of Kore, because it belongs to the parent."""
         self._lock = threading.Lock()
         if self._process is not None:
             # Only the parent can wait for it.

@@ -1,6 +1,6 @@
-"""Program that parses strangers' texts with tree-sitter, confined before it reads the first one.
+"""Program that parses untrusted texts with tree-sitter, confined before it reads the first text.
 
-Run as a file with `python -I -S`; it imports nothing of Kore. A frame on standard input or output
+Run as a file with `python -I -S`; it imports nothing from Kore. A frame on standard input or output
 is four bytes of length and the content: `marshal` from Kore, JSON to Kore. The first frame is the
 setup, every further frame a request (see `parser_process`).
 """
@@ -31,7 +31,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def main() -> None:
-    """Answer requests until the input ends or none has come for a while."""
+    """Answer requests until the input ends or stays silent for a while."""
     os.closerange(3, _MAX_DESCRIPTORS)
     setup = _receive()
     sys.path += setup["folders"]
@@ -68,7 +68,7 @@ class _Grammars:
         self._queries: dict[tuple[str, str], Any] = {}
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Parse a text and return the parts that were asked for."""
+        """Parse a text and return the requested parts."""
         began = thread_time()
         language = request["language"]
         if language not in self._languages:
@@ -87,7 +87,7 @@ class _Grammars:
         return answer
 
     def _parse(self, request: Mapping[str, Any], began: float) -> Any:
-        """Return the tree, or None if parsing was given up."""
+        """Return the tree, or None if parsing was aborted."""
         text, parser = request["text"], self._parsers[request["language"]]
         limit_s = request.get("limit_s")
         if limit_s is None:
@@ -114,9 +114,10 @@ class _Grammars:
         return self._tree_sitter.QueryCursor(query)
 
     def _definitions(self, language: str, source: str, tree: Any) -> list[list[Any]]:
-        """Return kind, first byte, end byte, first row, end row and column, and of the name first
-        byte, end byte and row, of each definition in order of place. Of several matches at one
-        place the first counts."""
+        """Return the definitions in order of position: kind, first byte, end byte, first row, end
+        row and column, and first byte, end byte and row of the name. Of several matches at the same
+        position, the first counts.
+        """
         spans: dict[tuple[int, int], list[Any]] = {}
         for _, captures in self._query(language, source).matches(tree.root_node):
             (name,) = captures["name"][:1]
@@ -129,17 +130,18 @@ class _Grammars:
         return [definition for _, definition in sorted(spans.items(), key=lambda item: item[0])]
 
     def _names(self, language: str, source: str, tree: Any, limit: int) -> list[tuple[str, int]]:
-        """Return the names that are used most, and how often."""
+        """Return the most used names with their counts."""
         captures = self._query(language, source).captures(tree.root_node)
         counts = Counter(node.text for node in captures.get("name", ()))
-        # `most_common` imports a module, which is not possible any more.
+        # `most_common` imports a module, which is no longer possible.
         most = sorted(counts.items(), key=lambda item: -item[1])[:limit]
         return [(text.decode("utf-8", "replace"), n) for text, n in most]
 
 
 def _flat_tree(tree: Any) -> dict[str, Any]:
     """Return the tree in preorder, six numbers for each node: kind, first byte, end byte, 1 if it
-    is named, field, number of children. Kinds and fields are places in `names`."""
+    is named, field, number of children. Kinds and fields are indexes into `names`.
+    """
     names: dict[str | None, int] = {None: 0}
     numbers: list[int] = []
     for cursor in _walk(tree, lambda _: True):
@@ -151,8 +153,10 @@ def _flat_tree(tree: Any) -> dict[str, Any]:
 
 
 def _walk(tree: Any, enters: Callable[[Any], bool]) -> Iterator[Any]:
-    """Yield a cursor at each node in preorder, below the nodes that `enters` accepts. Without
-    recursion: a hostile text nests deeper than Python does."""
+    """Yield a cursor at each node in preorder, below the nodes that `enters` accepts.
+
+    It does not recurse, because a hostile text may exceed Python's recursion limit.
+    """
     cursor = tree.walk()
     while True:
         yield cursor
@@ -182,7 +186,9 @@ def _is_fault(node: Any) -> bool:
 
 
 def _confine(setup: Mapping[str, Any]) -> list[str]:
-    """Take away memory and every way to open, write or start something; return what failed."""
+    """Limit memory and block all ways to open, write or start anything; return a description of
+    failures.
+    """
     memory_bytes = setup["memory_bytes"]
     limits = {"AS": memory_bytes, "CORE": 0, "FSIZE": 0, "NPROC": 0, "NOFILE": 0}
     missing = []

@@ -1,4 +1,4 @@
-"""Kore's own proxy to named hosts and local services, the only way out of a sandbox."""
+"""Kore's proxy to named hosts and local services, the only way out of a sandbox."""
 
 import asyncio
 import secrets
@@ -19,9 +19,9 @@ from agent.security.sandbox.netns_listener import PROXY, SUPERVISOR
 
 TOKEN_BYTES = 32
 BACKLOG = 128
-# The kernel passes at most so many descriptors at once.
+# Maximum number of descriptors that the kernel passes at once.
 _MAX_LISTENERS = 253
-# They mean the command's own network, unless a person has granted the host's by its name.
+# These names mean the command's own network, unless a person has granted a service of the host.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -29,7 +29,7 @@ class EgressProxy:
     """Proxy for one command.
 
     Use `channel` for a sandbox that hands over its own listeners, or `listener`. `session` has the
-    results. Nothing is left of the proxy when the block of `open` ends.
+    results. The proxy is closed completely when the `open` context ends.
     """
 
     def __init__(self, grant: EgressGrant, record: Record) -> None:
@@ -44,7 +44,7 @@ class EgressProxy:
     @classmethod
     @asynccontextmanager
     async def open(cls, grant: EgressGrant, record: Record) -> AsyncIterator["EgressProxy"]:
-        """Run a proxy until the block ends."""
+        """Run a proxy while the context is open."""
         proxy = cls(grant, record)
         serving = asyncio.create_task(proxy._serve(), name="proxy")
         try:
@@ -67,12 +67,12 @@ class EgressProxy:
         return self.session.grant.services
 
     def channel(self) -> tuple[int, str, tuple[str, ...]]:
-        """Open a Unix socket to inherit, over which the sandbox sends its listeners.
+        """Open an inheritable Unix socket over which the sandbox sends its listeners.
 
         Returns the socket, the password for the proxy ('' without hosts), and the names of the
         command's own network, which programs reach without the proxy; the caller closes the socket.
         The socket has no name, and the listeners are in another network namespace: only programs of
-        the same conversation can connect, and of these only the command knows the password.
+        the same conversation can connect, and only the command knows the password.
         """
         self._password = secrets.token_urlsafe(TOKEN_BYTES) if self.has_hosts else ""
         ours, theirs = socket.socketpair()
@@ -131,7 +131,7 @@ class EgressProxy:
     async def _attend(self, accepted: socket.socket, service: LocalService | None) -> None:
         limit = self.session.grant.limits.head_bytes
         reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
-        # Drained data has really been sent, so that closing never waits for it.
+        # With this limit, `drain` waits until all data is sent, so that closing never waits.
         writer.transport.set_write_buffer_limits(0)
         connection = ProxyConnection(self.session, reader, writer)
         try:

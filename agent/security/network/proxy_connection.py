@@ -1,4 +1,4 @@
-"""One connection to Kore's proxy: authentication, permission, and data in both directions.
+"""Connection to Kore's proxy: authentication, permission, and data in both directions.
 
 A name is resolved here, once; the connection goes to the address that was checked, which is public.
 The decision is recorded before the connection is made.
@@ -26,15 +26,14 @@ from agent.security.sandbox.landlock.connect_broker import PASSED_ON
 
 log = logging.getLogger(__name__)
 
-# RFC 9112: anything that two readers could understand differently (a bare line end, a folded line,
-# two lengths, a coded body) is refused, so that a server behind the proxy cannot see another
-# request.
+# RFC 9112: anything ambiguous (a bare line end, a folded line, two lengths, an encoded body) is
+# rejected, so that a server behind the proxy cannot see a different request.
 HEADERS_LIMIT = 100
 _METHOD = re.compile(rb"[A-Z]{1,20}")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\x80-\xff\t]*)")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
 _LENGTH = re.compile(rb"\d{1,15}")
-# Of this connection only (RFC 9110, 7.6.1), and headers that Kore writes itself.
+# Hop-by-hop headers (RFC 9110, 7.6.1), and headers that Kore writes itself.
 _DROPPED = frozenset(
     {b"connection", b"host", b"keep-alive", b"te", b"trailer", b"upgrade", b"http2-settings"}
     | {b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"}
@@ -43,7 +42,7 @@ _METHODS = frozenset({b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST",
 
 
 class ProxyRefusal(Exception):
-    """Reason why a request is refused; `status` is the HTTP status of the answer."""
+    """Error for a rejected request; `status` is the HTTP status of the answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -52,7 +51,7 @@ class ProxyRefusal(Exception):
 
 @frozen
 class ProxyRequest:
-    """A program's request: a tunnel when `head` is None, else this head and `length` bytes sent.
+    """Request of a program: a tunnel if `head` is None, otherwise a head and `length` bytes.
 
     `host` is a name in its normal form or an address.
     """
@@ -159,8 +158,8 @@ _CHUNK_BYTES = 65_536
 class ProxyLimits:
     """Limits of one command's use of a proxy.
 
-    Concurrent connections, all connections, refused connections, bytes in both directions, bytes of
-    a head, and seconds for a head, for connecting, and of silence.
+    Concurrent, total and refused connections, bytes in both directions, bytes of a head, and
+    seconds for a head, for connecting and without data.
     """
 
     max_concurrent: int = 64
@@ -176,7 +175,7 @@ class ProxyLimits:
 
 @frozen
 class EgressGrant:
-    """The hosts (`*.example.org` for all below one) and ports to reach; `allow` is for tests.
+    """Hosts (`*.example.org` for subdomains) and ports to reach; `allow` is for tests.
 
     `services` are the local services to reach, none of which may be one of Kore's `own`.
     """
@@ -193,7 +192,8 @@ class EgressGrant:
         return next((service for service in self.services if service.path == path), None)
 
 
-# "host:port", whether it will be reached, and the reason. A `KoreError` prevents the connection.
+# "host:port", whether the connection is allowed, and the reason. A `KoreError` prevents the
+# connection.
 Record = Callable[[str, bool, str], Awaitable[None]]
 
 
@@ -275,7 +275,7 @@ class ProxyConnection:
         except ProxyRefusal as exc:
             await self._refuse(where, exc)
         except (OSError, asyncio.IncompleteReadError):
-            return  # its program or its peer has gone, or was silent
+            return  # the program or its peer is gone, or was silent
 
     async def serve_service(self, service: LocalService) -> None:
         """Connect the program with a service until both sides close the connection."""
@@ -312,7 +312,7 @@ class ProxyConnection:
     async def _open_service(self, service: LocalService) -> AsyncIterator[Streams]:
         """Connect to a service, and record it before any data is passed on.
 
-        Raises `ProxyRefusal` for a service of Kore and without a record, `ConnectionError` if
+        Raises `ProxyRefusal` for a service of Kore or if the record fails, `ConnectionError` if
         nothing answers.
         """
         await self._usage.check_service(service)
@@ -321,7 +321,7 @@ class ProxyConnection:
             yield streams
 
     async def _read_request(self, token: bytes, password: str) -> ProxyRequest | None:
-        """Return the request; None without the password, as a program may ask without it first."""
+        """Return the request, or None without the password: programs may first ask without it."""
         try:
             async with asyncio.timeout(self._bounds.head_s):
                 received_token = await self._reader.readexactly(len(token))
@@ -395,12 +395,12 @@ class ProxyConnection:
                 async with asyncio.timeout(self._bounds.linger_s):
                     await sending
         except* OSError:
-            pass  # one side has gone
+            pass  # one side is gone
 
     async def _copy(
         self, reader: StreamReader, writer: StreamWriter, request: ProxyRequest | None = None
     ) -> None:
-        """Copy until the end; of a plain request, copy its announced length."""
+        """Copy until the end; for a plain request, copy the announced length."""
         remaining_bytes = None if request is None or request.head is None else request.length
         while remaining_bytes != 0:
             data = await self._receive(

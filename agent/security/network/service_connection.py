@@ -42,7 +42,7 @@ async def relay(program: Streams, service: Streams) -> None:
             group.create_task(_copy(program[0], service[1]))
             group.create_task(_copy(service[0], program[1]))
     except* OSError:
-        pass  # one side has gone
+        pass  # one side is gone
 
 
 def reset(writer: StreamWriter) -> None:

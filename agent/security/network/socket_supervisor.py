@@ -1,9 +1,9 @@
 """Supervisor of the sockets of a command that may reach Unix sockets of this machine.
 
-A filter intercepts `connect` and `bind` (seccomp_unotify(2)). Kore makes the call itself, on the
-command's own socket: a command that replaced the socket or the address after a check would gain
-nothing. A Unix socket connects to a granted service only, and is never bound; other sockets belong
-to the command's own network, where Kore changes nothing.
+A filter intercepts `connect` and `bind` (seccomp_unotify(2)). Kore makes the call itself, on a
+duplicate of the command's socket, so a command gains nothing by replacing the socket or the address
+after the check. A Unix socket may only connect to a granted service, and is never bound; other
+sockets belong to the command's own network, where Kore changes nothing.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @frozen
 class _SocketCall:
-    """A supervised call: the caller's socket, duplicated, and the address."""
+    """Supervised call: a duplicate of the caller's socket, and the address."""
 
     name: str
     socket: socket.socket
@@ -56,7 +56,7 @@ class _SocketCall:
 
 
 class SocketSupervisor:
-    """Makes the supervised calls that arrive at `listener`, which it closes in the end."""
+    """Supervisor that makes the calls arriving at `listener`, which it closes at the end."""
 
     def __init__(self, listener: int, session: ProxySession) -> None:
         self._listener = listener
@@ -135,7 +135,7 @@ class SocketSupervisor:
                 await self._in_thread(_connect, own, service)
             except ReplacedSocketError as exc:
                 raise ProxyRefusal(403, "its socket was replaced after it was allowed") from exc
-            # The program learns of the connection only after this.
+            # The program gets the result only after this.
             await session.record_service(service)
         except ProxyRefusal as exc:
             await session.record_refusal(str(service), exc)
@@ -166,7 +166,7 @@ def _path_of(address: bytes) -> Path:
 
 
 def _connect(own: socket.socket, service: LocalService) -> None:
-    """Connect to a service, and wait only so long for one that is busy."""
+    """Connect to a service, waiting only a limited time if it is busy."""
     timeout = own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.size)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.pack(_CONNECT_TIMEOUT_S, 0))
     try:

@@ -1,8 +1,8 @@
-"""Host names in a normal form, and checks of the URLs that Kore itself requests.
+"""Normalization of host names, and checks of the URLs that Kore itself requests.
 
-Only public addresses are allowed. A name is resolved once and the connection goes to the address
-that was checked, so that a second look-up cannot lead elsewhere (DNS rebinding). Every redirect is
-a new URL and is checked again.
+Only public addresses are allowed. A name is resolved once, and the connection goes to the checked
+address, so that a second lookup cannot lead elsewhere (DNS rebinding). Every redirect is a new URL
+and is checked again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def host_name(text: str) -> str:
     """Return a name as in DNS (IDNA, lower case, no last dot), or an address in its short form.
 
     `*.example.org` covers all names below a domain. Raises ValueError for anything else, such as an
-    address in another spelling.
+    address in another notation.
     """
     below, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
     if ":" in name or name.replace(".", "").isdigit():
@@ -89,7 +89,7 @@ SPECIAL_V4 = tuple(
         "203.0.113.0/24",
         "224.0.0.0/4",
         "240.0.0.0/4",
-        # Azure's platform service, reachable from every virtual machine there.
+        # Azure's platform service, reachable from every virtual machine in Azure.
         "168.63.129.16/32",
     )
 )
@@ -103,14 +103,14 @@ NAT64 = IPv6Network("64:ff9b::/96")
 
 @frozen
 class ResolvedUrl:
-    """A URL with the addresses that its host had when it was checked."""
+    """URL with the checked addresses of its host."""
 
     url: URL
     addresses: tuple[str, ...]
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is global unicast, also when it wraps an IPv4 address."""
+    """Return whether an address is global unicast, including any IPv4 address that it wraps."""
     if isinstance(address, IPv4Address):
         return not any(address in net for net in SPECIAL_V4)
     if address in NAT64:
@@ -119,11 +119,11 @@ def is_public(address: Address) -> bool:
 
 
 async def resolve_public(url: "URL | str", allow: Allow = is_public) -> ResolvedUrl:
-    """Check a URL and look its host up, once.
+    """Check a URL and resolve its host once.
 
-    Connect to `addresses` only. `allow` is there for tests, whose servers are on loopback.
-    Raises ToolError when the URL is not http or https, carries a user name, cannot be resolved,
-    or when any of its addresses is not public.
+    Connect to `addresses` only. `allow` is for tests, whose servers are on loopback. Raises
+    ToolError if the URL is not http or https, contains a user name, cannot be resolved, or has any
+    address that is not public.
     """
     address = read_url(url)
     host = address.raw_host or ""
@@ -145,15 +145,15 @@ async def resolve_public(url: "URL | str", allow: Allow = is_public) -> Resolved
 
 
 def read_url(url: "URL | str") -> URL:
-    """Parse a URL in the form in which it is requested.
+    """Parse a URL as it will be requested.
 
-    All requests use this parser, so that the checked host is the requested one. Raises ToolError
-    when the URL is not http or https, or carries a user name.
+    All requests use this parser, so that the checked host is the requested host. Raises ToolError
+    if the URL is not http or https, or contains a user name.
     """
     try:
         address = URL(url) if isinstance(url, str) else url
         port = address.port
-    # yarl answers "http://]" with an IndexError.
+    # yarl raises IndexError for "http://]".
     except (ValueError, TypeError, LookupError) as exc:
         raise ToolError("The URL is invalid; use one like https://example.com/page.") from exc
     if address.scheme not in ("http", "https") or not address.raw_host or not port:

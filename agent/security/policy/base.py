@@ -1,4 +1,4 @@
-"""Port for policies: requests, decisions, deletions, approvers and the tools they may name."""
+"""Port for policies: requests, decisions, deletions, approvers and tool names."""
 
 import asyncio
 import inspect
@@ -36,11 +36,12 @@ LossCause = Literal[
 
 @frozen
 class Deletion:
-    """The files that a call deletes, by names for people.
+    """Files that a call deletes, as names for people.
 
-    `restorable` can be undone, `lost` cannot, by cause. With `is_chosen_later` the program decides
-    what to delete when it runs, and `possible` could not be undone. `unseen` is outside of the
-    folder, where a confined command sees nothing.
+    Undo can restore the `restorable` files, but not the `lost` ones, which are grouped by cause.
+    With `is_chosen_later` the program decides what to delete when it runs, and undo could not
+    restore the `possible` files. The `unseen` files are outside of the folder, invisible to a
+    confined command.
     """
 
     restorable: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class Deletion:
 
     @property
     def is_final(self) -> bool:
-        """True when undo would not restore everything."""
+        """True if undo would not restore everything."""
         return bool(self.lost or self.possible)
 
 
@@ -62,7 +63,7 @@ COMMAND_TOOL = "exec"
 
 
 class PolicyTraits(Protocol):
-    """The traits of a tool that policies and tool lists use."""
+    """Traits of a tool that policies and tool lists use."""
 
     @property
     def kind(self) -> ToolKind: ...
@@ -84,20 +85,19 @@ class PolicyTraits(Protocol):
 
 @frozen
 class ToolRequest:
-    """A tool call with its plan, as judged by the policy.
+    """Tool call with its plan, to be judged by a policy.
 
     Paths are real. `sends` is the exact text that would leave for `hosts`; `quoted` means that it
     is a quotation from the person's words or from the untrusted source itself. `taint` is the
     current taint of the session. `read_only` means that no command could change the workspace.
     `outside_reason` is the model's reason to run outside of the existing sandbox, or None to run
     inside; `start_folder` is where relative paths start if not in the workspace. `network` are
-    additional hosts beyond those of the settings. `sandbox_scope` is what commands of the
-    conversation have for themselves. `recipient` is the MCP server that gets
-    what leaves, `is_recipient_trusted` means that the owner trusts it with private data. `traits`
-    are None for an unknown tool.
-    `executables` are created files that may be run as programs; `foreign` means that untrusted
-    people may influence the workspace. `deletion` is the known deletion. Changes in the
-    `writable_folders`, outside of the workspace, count as changes of the workspace.
+    additional hosts beyond those of the settings. `sandbox_scope` describes the private parts of
+    the conversation's sandbox. `recipient` is the MCP server that receives what leaves,
+    `is_recipient_trusted` means that the owner trusts it with private data. `traits` are None for
+    an unknown tool. `executables` are created files that may be run as programs; `foreign` means
+    that untrusted people may influence the workspace. `deletion` is the known deletion. Changes in
+    the `writable_folders`, outside of the workspace, count as changes of the workspace.
     """
 
     tool: str
@@ -147,8 +147,8 @@ class ToolRequest:
 class Decision:
     """A verdict with its reason and rule.
 
-    `taint_objects`: the taint of the session is another reason to ask. `remedy` says what the owner
-    can set so that such a call does not ask.
+    `taint_objects`: the taint of the session is another reason to ask. `remedy` names the setting
+    with which such a call needs no approval.
     """
 
     verdict: Verdict
@@ -158,9 +158,9 @@ class Decision:
     remedy: str = ""
 
 
-# The rule of questions about text that would leave a conversation with private data.
+# Rule for text that would leave a conversation with private data.
 TAINT_WAY_OUT = "taint-way-out"
-# Rule of calls that need a folder outside the workspace.
+# Rule for calls that need a folder outside the workspace.
 ASK_FOLDER = "ask-folder"
 # Rules that need a person's approval in every mode, and that `-y` does not answer.
 ASKED_IN_EVERY_MODE = frozenset(
@@ -177,21 +177,23 @@ ASKED_IN_EVERY_MODE = frozenset(
     }
     | {"taint-memory", "taint-schedule", TAINT_WAY_OUT}
 )
-# The rule of questions that MCP servers ask during calls.
+# Rule for questions that MCP servers ask during calls.
 SERVER_QUESTION = "mcp-question"
 # Rules that need an answer each time; earlier answers do not count.
 NEVER_REMEMBERED = frozenset(
     {"ask-delete-final", "ask-outside-sandbox", "role-escalation", "hook-ask", SERVER_QUESTION}
 )
-# Rules with answers that cover any arguments: a command without other reasons to ask.
+# Rules whose answers cover any arguments: a command without other reasons to ask.
 ALLOWED_BY_PREFIX = frozenset({"ask-exec"})
 
 _STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def tightest_of(decisions: Sequence[Decision]) -> Decision:
-    """Return the strictest decision; of those that ask, one whose answer is never remembered; of
-    equals the first."""
+    """Return the strictest decision.
+
+    Among decisions to ask, one whose answer is never remembered wins; ties go to the first.
+    """
     return max(decisions, key=_strictness)
 
 
@@ -208,27 +210,28 @@ def is_server_tool(tool: str, pattern: str) -> bool:
 
 
 def is_named(tool: str, names: Collection[str]) -> bool:
-    """Return whether a tool is covered by names, which may include patterns of MCP tools."""
+    """Return whether a list of names, which may include patterns for MCP tools, covers a tool."""
     return tool in names or any(is_server_tool(tool, name) for name in names)
 
 
 class Policy(Protocol):
-    """Judges each call before it runs."""
+    """Judge of each call before it runs."""
 
     def decide(self, request: ToolRequest) -> Decision: ...
 
 
 @runtime_checkable
 class LimitsHosts(Protocol):
-    """Optional capability of a policy: the hosts that a tool may reach if its arguments do not
-    tell; None sets no limit."""
+    """Optional capability of a policy: the hosts that a tool may reach if its arguments do not say;
+    None sets no limit.
+    """
 
     def hosts(self, tool: str, governed_by: str | None = None) -> tuple[str, ...] | None: ...
 
 
 @runtime_checkable
 class LimitsPaths(Protocol):
-    """Optional capability of a policy: the files that a tool which searches folders may show.
+    """Optional capability of a policy: the files that a searching tool may show.
 
     A file must match each of the scopes, which are globs relative to the workspace.
     """
@@ -245,17 +248,17 @@ class LimitsWriting(Protocol):
 
 @frozen
 class AnswerOption:
-    """A possible answer, and the subject of a lasting one."""
+    """Possible answer, with its subject if it is remembered."""
 
     answer: Answer
     scope: Scope = "call"
 
 
 def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
-    """Return the possible answers, the refusal last.
+    """Return the possible answers, ending with the refusal.
 
-    A lasting answer for exactly this call is offered only if it binds all files that the call runs
-    as programs.
+    A permanent answer for exactly this call is offered only if it binds all files that the call
+    runs as programs.
     """
     lasting: list[AnswerOption] = []
     if request.rule in NEVER_REMEMBERED:
@@ -278,8 +281,8 @@ def options_for(request: ApprovalRequest) -> tuple[AnswerOption, ...]:
 class Answered:
     """An answer with its entry for the audit log, such as "asked, and chat:7 allowed it once".
 
-    `words` is a message to the model from a person who denied the call. With the `scope` "network"
-    the answer covers the hosts, not the command.
+    `words` is the message to the model from the person who denied the call. With the `scope`
+    "network", the answer covers the hosts but not the command.
     """
 
     answer: Answer
@@ -289,19 +292,19 @@ class Answered:
 
 
 class NobodyToAsk(KoreError):
-    """No person can be asked, and no earlier answer applies."""
+    """Error: no person can be asked, and no earlier answer applies."""
 
 
 class AnswerPending(Exception):
-    """There is no answer yet: the turn ends here and is resumed from its journal later."""
+    """Signal that there is no answer yet: the turn ends and is resumed from its journal later."""
 
 
 @runtime_checkable
 class Approver(Protocol):
-    """A person, or a program that answers on their behalf. A `KoreError` counts as a refusal.
+    """Person, or program that answers on their behalf.
 
-    An approver that knows who answered returns an `Answered`. The journal of the turn may raise
-    `AnswerPending` instead of waiting.
+    A `KoreError` counts as a refusal. An approver that knows who answered returns `Answered`. The
+    journal of the turn may raise `AnswerPending` instead of waiting.
     """
 
     async def ask(self, request: ApprovalRequest) -> Answer | Answered: ...
@@ -309,10 +312,10 @@ class Approver(Protocol):
 
 @runtime_checkable
 class DefersAnswers(Protocol):
-    """Optional: an approver that may never wait for a person.
+    """Optional capability: an approver that never waits for a person.
 
-    If `defers_answers`, it returns an earlier answer, raises `AnswerPending` once a person is
-    asked, or another error where nobody is.
+    If `defers_answers`, it returns an earlier answer, raises `AnswerPending` after asking a person,
+    or another error if nobody can be asked.
     """
 
     @property
@@ -325,7 +328,7 @@ Ask = Callable[[ApprovalRequest], Answer | Answered | Awaitable[Answer | Answere
 
 @frozen
 class Callback:
-    """An `Approver` based on a function."""
+    """`Approver` based on a function."""
 
     function: Ask
 
@@ -342,8 +345,8 @@ class Callback:
 Trust = Literal["local", "remote"]
 
 BLOCKED_COMMANDS = ("rm", "sudo", "shutdown", "format", "del")
-# Blocked words that a sandbox confines to the workspace; deletions that undo cannot restore there
-# need approval in every mode.
+# Blocked words that a sandbox confines to the workspace; deletions that undo cannot revert need
+# approval there in every mode.
 CONFINABLE_COMMANDS = frozenset({"rm", "del"})
 
 PermissionMode = Literal["plan", "ask", "accept-edits", "auto"]

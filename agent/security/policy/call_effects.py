@@ -18,7 +18,7 @@ from agent.security.shell.path_scope import PathScope, place_of, redirect_target
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 _READING = frozenset({"<", "<>"})
-# Not files: streams that are available anyway.
+# Streams that are available anyway, not files.
 _STREAMS = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
 _FOLDER_COMMANDS = frozenset({"cd", "pushd", "popd"})
 _MAX_FOLDERS = 16
@@ -27,7 +27,7 @@ _CREATING_COMMANDS = frozenset({"cp", "install", "ln", "mkdir", "mv", "rsync", "
 
 @frozen
 class CallEffects:
-    """A call with everything known about it.
+    """Call with everything known about it.
 
     `root` is the real workspace. `reads` and `writes` are real paths, including redirections of a
     command. `kind` is the class of a command, `unclear_reason` why its effects cannot be
@@ -52,13 +52,12 @@ class CallEffects:
 
     @property
     def only_reads(self) -> bool:
-        """True for a read-only command that runs where it cannot write."""
+        """True for a read-only command in a sandbox where it cannot write."""
         return self.kind == "reads" and self.request.read_only
 
     @property
     def leaves_workspace(self) -> bool:
-        """True when the call would write outside of the workspace, or a command would read
-        there."""
+        """True if the call would write outside of the workspace, or a command would read there."""
         touched = self.writes + self.reads if self.is_command else self.writes
         temporary = self.request.sandbox_scope.temporary
         own = () if temporary is None else (Path(temporary),)
@@ -67,7 +66,7 @@ class CallEffects:
 
 
 def call_effects(request: ToolRequest) -> CallEffects:
-    """Return everything that can be determined about a call without running it."""
+    """Determine the effects of a call without running it."""
     real = os.path.realpath(request.workspace)
     root = request.workspace if real == str(request.workspace) else Path(real)
     writes = request.changes + request.creates
@@ -150,7 +149,7 @@ def _changes_any_instruction(paths: Iterable[Path], root: Path) -> bool:
 
 
 def _why_computed(script: Script) -> str | None:
-    """Return why a part of the script cannot be judged: a computed program or file name."""
+    """Return why part of the script cannot be judged: a computed program or file name."""
     for command in script.commands:
         if command.argv and command.argv[0] is None:
             return "it computes the name of a program when it runs"
@@ -196,8 +195,8 @@ def _is_stream(target: str) -> bool:
 def _arguments(script: Script, place: PathScope | None) -> Iterator[str]:
     """Yield every argument that may name a file to change, and its part after `=`.
 
-    With a `place`, the script works there: its commands that only read change nothing, and nothing
-    that they print names a file for the others.
+    A `place` means that the script works there: its read-only commands change nothing, and their
+    output names no file for the others.
     """
     for command in script.commands:
         if place is not None and _changes_no_file(command, script, place):
@@ -209,7 +208,7 @@ def _arguments(script: Script, place: PathScope | None) -> Iterator[str]:
 
 
 def _changes_no_file(command: Command, script: Script, place: PathScope) -> bool:
-    # In a script that works, curl writes no file.
+    # In a script of the class "works", curl writes no file.
     return command.program == "curl" or classify_command(command, script, place) == "reads"
 
 

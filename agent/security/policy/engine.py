@@ -1,4 +1,4 @@
-"""Policies for a run: the strictest of all rules, full access, and those of sub-agents."""
+"""Policies for a run: strictest rule of a role, full access, and policies of sub-agents."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ FULL_ACCESS = Decision("allow", "full access is on for this run", "full-access")
 
 @frozen
 class FullAccessPolicy:
-    """Allows every call, except of tools excluded from this run.
+    """Policy that allows every call, except to tools excluded from this run.
 
     An `Authorizer` adds no taint decision to it.
     """
@@ -76,9 +76,9 @@ def evaluate_mode(
 
     `plan` changes nothing; `ask` asks before commands and changes of existing files; `accept-edits`
     changes files of the workspace; `auto` runs everything. Changes of instructions for later turns
-    need approval in all modes, unless the owner at the terminal has chosen `auto`; so does a new
-    file that other programs run automatically, if untrusted people may influence the folder. A
-    command that cannot be parsed runs without approval only in `auto`, and only in a sandbox.
+    need approval in all modes, unless the owner at the terminal has chosen `auto`. So do new files
+    that other programs run automatically, if untrusted people may influence the folder. A command
+    that cannot be parsed runs without approval only in `auto`, and only in a sandbox.
     """
     if mode == "plan":
         return _plan(reach, confined)
@@ -135,7 +135,7 @@ def _deletes(reach: CallEffects) -> bool:
 
 
 def _deletion_reason(deletion: Deletion) -> str:
-    """Return the facts about a deletion for a person, one sentence per line."""
+    """Describe a deletion for a person, one sentence per line."""
 
     def sentence(kind: str, names: Sequence[str]) -> str:
         return render_prompt(f"policy/ask_delete_{kind}", files=", ".join(names))
@@ -171,7 +171,7 @@ def _ask_outside(decisions: list[Decision], why: str) -> Decision:
 
 
 def _ask_network(names: tuple[str, ...]) -> Decision:
-    """Say what access to these hosts and local services means."""
+    """Explain access to these hosts and local services."""
     hosts, services = split_services(names)
     reasons = [load_prompt("policy/ask_network")] if hosts else []
     engines = [service for service in services if service.is_engine]
@@ -188,7 +188,7 @@ def _ask(rule: str) -> Decision:
 
 @frozen
 class PrincipalContext:
-    """The circumstances under which calls are judged.
+    """Circumstances under which calls are judged.
 
     `trust` is "local" for the owner's terminal and "remote" for all other channels. `is_confined`
     means that a working sandbox confines commands. `only_tools` and `without_tools` select the
@@ -205,7 +205,7 @@ class PrincipalContext:
 
 
 class RolePolicy:
-    """Judges calls by role, channel and mode; the strictest verdict counts."""
+    """Policy that judges calls by role, channel and mode; the strictest verdict counts."""
 
     def __init__(self, principal: PrincipalContext) -> None:
         self.principal = principal
@@ -215,11 +215,11 @@ class RolePolicy:
         return tightest_of(self.evaluate(request))
 
     def evaluate(self, request: ToolRequest) -> list[Decision]:
-        """Return the verdict of every rule: objections first, strictest in front, and the mode
-        last.
+        """Return the verdict of every rule, in order of importance.
 
-        A request to leave the sandbox comes before all others. A call that cannot be judged,
-        because of an unresolvable path or invalid name, is denied.
+        A request to leave the sandbox comes first, then objections from the strictest on, then the
+        mode. A call is denied if it cannot be judged because of an unresolvable path or an invalid
+        name.
         """
         try:
             return self._verdicts(request)
@@ -289,9 +289,9 @@ class RolePolicy:
     def _blocked_word(self, script: Script, *, confined: bool) -> str | None:
         """Return a blocked command that the script runs, or None.
 
-        In a sandbox only commands count that must not even run there. In a script that cannot be
-        parsed any word counts, unless a sandbox confines it. A list written by a person always
-        counts in full.
+        In a sandbox, only commands that must not run even there count. In a script that cannot be
+        parsed, any word counts, unless a sandbox confines it. A list written by a person always
+        applies in full.
         """
         words = self.principal.blocked_commands
         if not confined or words != BLOCKED_COMMANDS:
@@ -318,7 +318,7 @@ class RolePolicy:
 
 
 class DefaultPolicy:
-    """The default policy: the owner at the terminal with the role `build`."""
+    """Default policy: the owner at the terminal with the role `build`."""
 
     def __init__(self, mode: PermissionMode = "ask") -> None:
         self._mode = mode
@@ -334,7 +334,7 @@ def _deny(rule: str, **values: object) -> Decision:
 
 @frozen
 class DelegatedPolicy:
-    """A policy combined with the decision of `mode`; the stricter one counts.
+    """Policy combined with the decision of `mode`; the stricter verdict counts.
 
     Full access needs no approval, and only `plan` denies changes.
     """
@@ -373,7 +373,7 @@ class DelegatedPolicy:
 
 @frozen
 class NamedApprover:
-    """Asks the caller's approver and names the sub-agent in the reason."""
+    """Approver that asks the caller's approver and names the sub-agent in the reason."""
 
     approver: Approver
     agent_name: str

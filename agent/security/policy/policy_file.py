@@ -1,8 +1,8 @@
 """Parser for policy.yaml in both of its formats; each mistake becomes one line with place and
 cause.
 
-The file is composed into nodes and never constructed: it cannot refer to Python objects, and every
-mistake has a line.
+The YAML is composed into nodes and never constructed, so it cannot refer to Python objects, and
+every mistake has a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,15 +47,15 @@ _SCALARS = {
 
 @dataclass(slots=True)
 class ErrorCollector:
-    """The mistakes in a file, one line each, in the order of the file."""
+    """Mistakes in a file, one line each, in order."""
 
     source: str
     lines: list[tuple[int, str]] = field(default_factory=list)
-    # Nodes that were read; one that is read again is an alias, which could be recursive.
+    # Nodes already read; reading a node again means an alias, which could be recursive.
     read_nodes: set[int] = field(default_factory=set)
 
     def raise_any(self) -> None:
-        """Raise `ConfigError` if there are mistakes."""
+        """Raise `ConfigError` if there are any mistakes."""
         if not self.lines:
             return
         lines = [line for _, line in sorted(dict.fromkeys(self.lines))]
@@ -68,7 +68,7 @@ class ErrorCollector:
 
 @frozen
 class NodeLocation:
-    """The location of a value in the file, such as `roles.writer.tools`."""
+    """Location of a value in the file, such as `roles.writer.tools`."""
 
     mistakes: ErrorCollector
     keys: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class NodeLocation:
         return NodeLocation(self.mistakes, (*self.keys, _printable(key)))
 
     def where(self, node: "Node") -> str:
-        """Return file, line and key, the beginning of a mistake."""
+        """Return file, line and key: the prefix of an error message."""
         line = node.start_mark.line + 1
         key = f"{'.'.join(self.keys)}: " if self.keys else ""
         return t("{source}: line {line}: ", source=self.mistakes.source, line=line) + key
@@ -120,7 +120,7 @@ def pairs(
 
 
 def text(node: "Node", place: NodeLocation) -> str | None:
-    """Return a name or another short text; None after a mistake."""
+    """Return a name or another short text, or None after a mistake."""
     if shape(node) != "scalar" or _kind(node) != _TEXT:
         quoted = shape(node) == "scalar" and node.value
         message = (
@@ -172,7 +172,7 @@ def _kind(node: "Node") -> str:
 
 
 def guess(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: a similar name, or all names."""
+    """Return a hint for an unknown name: a similar name, or all names."""
     names = sorted(names)
     close = similar_names(name.casefold(), names)
     if close:
@@ -202,8 +202,10 @@ _RULE_KEYS = ("allow", "ask", "new_files_only", *_SCOPES)
 
 @frozen
 class PolicyFile:
-    """The content of a policy file, or the defaults without one. `notes` report entries without
-    effect."""
+    """Content of a policy file, or the defaults without a file.
+
+    `notes` report entries without effect.
+    """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
     audit_level: AuditLevel = "summary"
@@ -382,8 +384,8 @@ class _PolicyReader:
     def _listed_tool(self, name: str, node: "Node", place: NodeLocation) -> str:
         """Return the tool of an entry in the older format.
 
-        Other programs write names of their own tools there: an unknown name allows nothing. If
-        everything else is allowed, a misspelt name could loosen a rule.
+        Other programs write names of their own tools there, and an unknown name allows nothing. But
+        if everything else is allowed, a misspelt name could loosen a rule.
         """
         is_own = name == ANY or self._known_tools.canonical(name) is not None
         if self._closed and not is_own:

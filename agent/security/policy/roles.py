@@ -1,4 +1,4 @@
-"""Roles: the tools that a person may use, with their limits."""
+"""Roles: tools that a person may use, with their limits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -32,11 +32,11 @@ BUILT_IN = "built in"
 
 @frozen
 class ToolRule:
-    """The rule of a role for a tool. A scope that is None sets no limit.
+    """Rule of a role for a tool. A scope of None sets no limit.
 
     `paths` are globs relative to the workspace (`docs/**`; `*` stays within a folder), `commands`
-    the first words of commands ("git status"), `hosts` host names ("*.example.org"). With
-    `new_files_only` existing files cannot be changed.
+    are the first words of commands ("git status"), `hosts` host names ("*.example.org"). With
+    `new_files_only`, existing files cannot be changed.
     """
 
     allow: bool = True
@@ -49,7 +49,7 @@ class ToolRule:
 
 @frozen
 class Grants:
-    """The three switches of an agent, which only restrict a role."""
+    """Three switches of an agent, which only restrict a role."""
 
     allow_write: bool = True
     allow_command: bool = True
@@ -58,10 +58,11 @@ class Grants:
 
 @frozen
 class Role:
-    """Rules by tool; undeclared tools are denied. `source` says where the role is from.
+    """Rules by tool; undeclared tools are denied.
 
-    With `escalates` a person is asked about a call that the role does not allow, if it can be shown
-    in full. `kinds` contains the known kinds of the named tools.
+    `source` describes the origin of the role. With `escalates`, a person is asked about a call that
+    the role does not allow, if it can be shown in full. `kinds` contains the known kinds of the
+    named tools.
     """
 
     name: str
@@ -72,15 +73,15 @@ class Role:
     kinds: Mapping[str, ToolKind] = field(default_factory=dict)
 
     def rule(self, tool: str, governed_by: str | None = None) -> ToolRule | None:
-        """Return the rule for a tool: its own, or else that for `governed_by`, or else of `*`."""
+        """Return the rule for a tool, or else for `governed_by`, or else for `*`."""
         return self._named_rule(tool, governed_by) or self.tools.get(ANY)
 
     def editing_rules(self, request: ToolRequest) -> Mapping[str, ToolRule]:
         """Return the rules, by tool, that apply to a call besides `*`.
 
         If the role does not name the tool and the call changes files, these are the rules of all
-        named tools of the same kind. Otherwise a limit on editing files would not cover other tools
-        that edit them.
+        named tools of the same kind. Otherwise a limit on editing files would not cover other
+        editing tools.
         """
         named_rule = self._named_rule(request.tool, request.governed_by)
         if named_rule is not None or not changes_files(request):
@@ -91,8 +92,8 @@ class Role:
     def command_rules(self, tool: str, governed_by: str | None) -> Sequence[ToolRule]:
         """Return the rules for editing files that apply to a command.
 
-        If the role does not name its tool, these are the rules of all tools that change files,
-        otherwise that for writing files.
+        If the role does not name its tool, these are the rules of all tools that change files;
+        otherwise, the rule for writing files.
         """
         if self._named_rule(tool, governed_by) is not None:
             write = self.rule(WRITING_TOOL)
@@ -196,7 +197,7 @@ def role_objections(
 ) -> Iterator[Decision]:
     """Yield every objection of a role to a call.
 
-    Without `ask` the role's questions count as answered, because the person has chosen so.
+    Without `ask`, the role's questions count as answered, because the person has chosen this.
     `confined` means that a sandbox keeps a command from changing files if the role does not allow
     that.
     """

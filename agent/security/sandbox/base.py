@@ -1,4 +1,4 @@
-"""Port for sandboxes: commands, limits and spawn specifications."""
+"""Port for sandboxes: commands, limits and process specifications."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -23,8 +23,8 @@ class Limits:
     """Limits for one command: processes, bytes per file, memory per process, size of the private
     /tmp, and processor time per process.
 
-    `session_bytes` limits the memory of all commands of a session together, `disk_bytes` the growth
-    of a command's workspace, and `free_bytes` is the disk space that must stay free.
+    `session_bytes` limits the total memory of a session's commands, `disk_bytes` the growth of a
+    command's workspace, and `free_bytes` is the disk space that must stay free.
     """
 
     processes: int = 256
@@ -38,7 +38,7 @@ class Limits:
 
 
 class EgressChannel(Protocol):
-    """Kore's proxy for one command. A sandbox calls one of the two methods, once.
+    """Kore's proxy for one command. A sandbox calls one of the two methods once.
 
     `channel` returns a Unix socket to inherit, over which listeners in the command's network are
     passed to Kore, the password required in each request, and the names to reach without the proxy;
@@ -76,9 +76,9 @@ class StoreMount:
 class AddedFolder:
     """Folder outside the workspace that a person lets commands read, except its `masked_paths`.
 
-    A sandbox that cannot hide paths does not show a folder with some. If it `is_writable`, commands
-    may change it, except its `read_only_paths` if the sandbox can exclude them; it then contains
-    no other folder that they may change.
+    A sandbox that cannot hide paths does not show a folder that contains such paths. If it
+    `is_writable`, commands may change it, except its `read_only_paths` if the sandbox can exclude
+    them; it then contains no other folder that they may change.
     """
 
     identity: FolderIdentity
@@ -93,22 +93,23 @@ class AddedFolder:
 
 @frozen
 class SandboxCommand:
-    """A shell command to run in `folder`.
+    """Shell command to run in `folder`.
 
-    `workspace`, a real path, is everything that it may change, with exceptions: it must not see
-    `forbidden_paths` nor change `locked_paths`, so a sandbox that cannot prevent it refuses;
+    It may only change `workspace`, a real path, with exceptions: it must not see `forbidden_paths`
+    or change `locked_paths`, and a sandbox that cannot prevent this refuses to run it;
     `masked_paths` are hidden and `read_only_paths` made read-only if the sandbox can do so. With
-    `read_only` it may change only /tmp. `store` is the git store of the workspace if it lies
+    `read_only`, it may change only /tmp. `store` is the git store of the workspace if it lies
     outside. Without `egress` it has no network. `network` is a network shared with other commands,
     if the sandbox supports that.
 
     `stdin` is the descriptor of its input, which the caller closes; without it, the input is empty.
     `terminal` is the descriptor of a terminal for the command, under the same number or, in a
     sandbox that closes all others, as its input. `temporary` is a hidden folder whose `tmp` and
-    `shm` appear as /tmp and /dev/shm; without it those are new for each command. `variables` are
-    for the command only: the dynamic linker of programs that build the sandbox would obey them.
-    `git_defaults` are the settings that git has without a repository. `report` takes what the
-    sandbox can measure about the command. `folders` are readable, too, and some writable.
+    `shm` appear as /tmp and /dev/shm; without it, both are new for each command. `variables` are
+    for the command only, because they would affect the dynamic linker of the programs that build
+    the sandbox. `git_defaults` are the settings that git has without a repository. `report` takes
+    what the sandbox can measure about the command. `folders` are readable as well, and some are
+    writable.
     """
 
     command: str
@@ -167,9 +168,9 @@ class SandboxCommand:
 
     @contextmanager
     def open_added_folders(self, *, may_mask: bool = True) -> Iterator[Mapping[Path, int]]:
-        """Open the added folders that are still the same, the outermost first.
+        """Open the added folders that have not been replaced, outermost first.
 
-        Without `may_mask`, those with hidden paths are left out.
+        Without `may_mask`, folders with hidden paths are left out.
         """
         with ExitStack() as stack:
             opened: dict[Path, int] = {}
@@ -184,13 +185,13 @@ class SandboxCommand:
 
 @frozen
 class SpawnSpec:
-    """A program to start as the leader of its own process group.
+    """Program to start as the leader of its own process group.
 
-    Its standard input is a pipe whose other end only Kore has: when the pipe ends, all of its
-    processes must end. With `is_supervised` the program ends them itself and needs a moment;
+    Its standard input is a pipe whose other end only Kore has: when the pipe closes, all of its
+    processes must end. With `is_supervised`, the program ends them itself and needs a moment;
     otherwise its group is killed. `resources` are closed once it has started. `user` is the ID that
     its pipes must belong to, if not Kore's own. `groups` are the folders of its control groups.
-    With `lists_group`, the processes that it leaves in its group are listed.
+    With `lists_group`, the processes left in its group are listed.
     """
 
     argv: tuple[str, ...]
@@ -205,11 +206,11 @@ class SpawnSpec:
 
 
 class Sandbox(Protocol):
-    """A way to confine a command to its workspace.
+    """Way to confine a command to its workspace.
 
-    `confines` is False if it does not confine at all, `supports_egress` tells whether it can use an
-    `EgressChannel`. The context of `prepare` closes everything that it opens; it raises `ToolError`
-    with a sentence for the model when the command cannot be run.
+    `confines` is False if it does not confine at all; `supports_egress` means that it can use an
+    `EgressChannel`. The context of `prepare` closes everything that it opens. `prepare` raises
+    `ToolError` with a sentence for the model if the command cannot be run.
     """
 
     @property
@@ -224,14 +225,14 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class KeepsHome(Protocol):
-    """Optional capability of a sandbox: the home folder outlives a command."""
+    """Optional capability of a sandbox: the home folder persists across commands."""
 
     def home(self, temporary: Path) -> tuple[Path, str]:
         """Return the home folder inside `SandboxCommand.temporary`, and its path for commands."""
         ...
 
     def temporary_folder(self, temporary: Path) -> tuple[Path, str]:
-        """Return the same for the folder of temporary files."""
+        """Like `home`, for the folder of temporary files."""
         ...
 
 
@@ -255,7 +256,7 @@ class ShowsFolders(Protocol):
 
 @runtime_checkable
 class RunsAsOtherUser(Protocol):
-    """Optional capability of a sandbox: commands of root run as a user without privileges."""
+    """Optional capability of a sandbox: root's commands run as an unprivileged user."""
 
     def reading_rights(self, path: Path, workspace: Path) -> ReadingRights | None:
         """Return the rights of commands for a real path of `readable_files`.
@@ -265,7 +266,7 @@ class RunsAsOtherUser(Protocol):
         ...
 
     def rights_in_temporary(self, folder: Path) -> ReadingRights | None:
-        """Return the rights of commands in their folder for temporary files, in the same way."""
+        """Like `reading_rights`, for the commands' folder of temporary files."""
         ...
 
 
@@ -278,8 +279,8 @@ class SharesNetwork(Protocol):
 
 
 # Standard input is a pipe whose other end only Kore has. A watcher in the command's group waits for
-# its end: when Kore dies, by any signal, the watcher kills the group. PR_SET_PDEATHSIG would
-# reach only the program and not its children, and it fires when the forking thread ends, not the
+# its end: when Kore dies, by any signal, the watcher kills the group. PR_SET_PDEATHSIG would reach
+# the program but not its children, and it fires when the forking thread ends rather than the
 # process. The program replaces this shell and reads its configured input.
 _WATCHER = "(read -r _ <&3; kill -9 0) >/dev/null 2>&1"
 _WATCH = f'exec 3<&0 <%s; {_WATCHER} & exec 3<&-; exec "$@"'

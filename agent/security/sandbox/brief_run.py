@@ -1,4 +1,4 @@
-"""Runs a prepared command to its end in the calling thread, for queries that take a moment."""
+"""Run a prepared command to its end in the calling thread, for short queries."""
 
 import os
 import select
@@ -20,7 +20,7 @@ def run_briefly(
 ) -> int | None:
     """Return the exit code, or None for a command that exceeded the timeout and was killed.
 
-    `on_output` takes the standard output; errors are discarded. Blocks. Raises `OSError` when the
+    `on_output` receives the standard output; errors are discarded. Blocks. Raises `OSError` if the
     command cannot be started.
     """
     deadline = time.monotonic() + timeout_s

@@ -38,29 +38,29 @@ _GIT = "/etc/kore-git"
 _MAX_MOUNTS = 200
 _MAX_HIDDEN = 1000
 _SOCKET_FOLDER_BYTES = "65536"
-# The shell around bwrap uses lower numbers itself.
+# The shell around bwrap uses lower numbers.
 _FIRST_FREE_FD = 10
 # Options used here that not every version supports.
 FEATURES = ("--disable-userns", "--ro-bind-fd", "--size")
-# Without `--new-session`, the first process of the namespace stays in the group that Kore kills,
-# and its end ends the whole namespace.
+# Without `--new-session`, the first process of the namespace stays in the group that Kore kills;
+# when it ends, so does the whole namespace.
 _NAMESPACES = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     "--die-with-parent", "--cap-drop", "ALL",
 )  # fmt: skip
 # Stage where root's folders are mounted for another user before bwrap starts.
 _STAGE = Path(environment.TEMPORARY)
-# Errors for a root user without the right to mount, and for kernels without such mounts.
+# Errors for root without the right to mount, and for kernels without ID-mapped mounts.
 _NOT_ALLOWED = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 @frozen
 class Bubblewrap:
-    """A sandbox with private namespaces.
+    """Sandbox with private namespaces.
 
-    `program` is the path of bwrap, `features` the supported ones of `FEATURES`. A command sees the
-    programs of this machine and a few files of /etc, all read-only, its workspace, its /tmp, and a
-    read-only /proc of its own; no other process or file, and no network except its own or a shared
+    `program` is the path of bwrap, `features` are the supported `FEATURES`. A command sees its
+    workspace, its /tmp, its own read-only /proc and, read-only, the programs of this machine and a
+    few files of /etc. It sees no other process or file, and no network except its own or a shared
     one, in which the proxy listens.
 
     If Kore runs as root, the command runs as another user, who has the files of the workspace's
@@ -92,9 +92,9 @@ class Bubblewrap:
 
     @property
     def _toolchains(self) -> Toolchains:
-        """The toolchains that can be shown.
+        """Toolchains that can be shown.
 
-        Without descriptors a command could replace a cache by a link after it was checked.
+        Without descriptors, a command could replace a cache with a link after the check.
         """
         return self.toolchains if self._by_descriptor else self.toolchains.without_caches()
 
@@ -131,7 +131,7 @@ class Bubblewrap:
         with ExitStack() as stack, ExitStack() as handed_over:
             opened_folders = stack.enter_context(job.open_folders())
             caches = stack.enter_context(self._toolchains.open_caches(job.workspace))
-            # Without descriptors a command could replace a folder by a link after its check.
+            # Without descriptors, a command could replace a folder with a link after the check.
             job = job if self._by_descriptor else replace(job, folders=())
             added = stack.enter_context(job.open_added_folders())
             job = replace(job, folders=tuple(each for each in job.folders if each.path in added))
@@ -266,9 +266,9 @@ class Bubblewrap:
         """Map the folders to `USER`; return their new paths, and the arguments that start a program
         there.
 
-        `opened_folders` are the folders that a command may change, `read_only` those that it may
-        only read, with a descriptor of each. The paths in `own_mounts`, all below the former,
-        become separate mounts, read-only or not.
+        `opened_folders` are the folders that a command may change, `read_only` the folders that it
+        may only read, with a descriptor of each. The paths in `own_mounts`, all below
+        `opened_folders`, become separate mounts, read-only or not.
         """
         sources = {path: _STAGE / f"own-{n}" for n, path in enumerate(opened_folders)}
         owners = {
@@ -285,7 +285,7 @@ class Bubblewrap:
         if temporary is not None:
             sources[temporary] = _STAGE / "tmp"
             mounts.append(idmapped_mounts.Mount(temporary, sources[temporary]))
-        # The workspace may be among them; it is already mounted.
+        # The workspace, which may be among them, is already mounted.
         folders = (path for path in self._visible if path not in sources and path.exists())
         for number, path in enumerate(folders):
             sources[path] = _STAGE / str(number)
@@ -398,7 +398,7 @@ class Bubblewrap:
                 setup.arguments += ["--tmpfs", str(path), "--remount-ro", str(path)]
 
     def _account_files(self) -> dict[str, bytes]:
-        """Return files that name the IDs of the command and no others."""
+        """Return account files that name only the IDs of the command."""
         uid, gid = (USER,) * 2 if self.runs_as_root else (os.geteuid(), os.getegid())
         return {
             "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n".encode(),
@@ -419,8 +419,8 @@ class Bubblewrap:
         return f'{{ {environment.limit_commands(limits)}; }} 2>/dev/null; exec "$@"'
 
     def _groups(self, stack: ExitStack) -> tuple[Path, ...]:
-        # Some extra for the watcher and the reaper, and extra memory, so that Kore, which reports
-        # the reason, acts before the kernel.
+        # Allow for the watcher and the reaper, and for more memory, so that Kore, which reports the
+        # reason, acts before the kernel.
         memory_bytes = self.limits.session_bytes * 5 // 4
         bounds = cgroup.GroupLimits(self.limits.processes + 4, memory_bytes)
         try:
@@ -464,7 +464,7 @@ def _show(path: Path, source: Path, arguments: list[str]) -> None:
 
 @dataclass(slots=True)
 class _Setup:
-    """The collected arguments for bwrap and the descriptors that they refer to."""
+    """Arguments for bwrap and the descriptors that they refer to."""
 
     stack: ExitStack
     arguments: list[str]
@@ -479,8 +479,9 @@ class _Setup:
         return fd
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
-        """Add the command's variables through a descriptor: they may be secret, and arguments are
-        public."""
+        """Pass the command's variables through a descriptor: they may be secret, and arguments are
+        public.
+        """
         if variables:
             words = [word for pair in variables.items() for word in ("--setenv", *pair)]
             fd = self.own(os.memfd_create("variables"))
@@ -500,8 +501,8 @@ class _Setup:
     def freeze(self, path: Path, *, by_descriptor: bool) -> None:
         """Make a path read-only; a link is left alone, since its target is not shown.
 
-        Without descriptors the folder is shown empty: another command could replace the path by a
-        link and so expose any folder of this machine.
+        Without descriptors the folder is shown empty, because another command could replace the
+        path with a link and expose any folder of this machine.
         """
         fd = _open_path(path)
         if fd is None:
@@ -538,7 +539,7 @@ def _find_nsenter() -> str:
 
 
 def _open_path(path: Path) -> int | None:
-    """Open a path, or the link itself, without following links; None when it fails."""
+    """Open a path, or the link itself, without following links; return None on failure."""
     try:
         with open_folder_beneath(path.parent) as folder:
             flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

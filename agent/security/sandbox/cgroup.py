@@ -1,4 +1,4 @@
-"""Control groups that limit the processes and memory of commands, where root may create them.
+"""Control groups that limit the processes and memory of commands, if root can create them.
 
 RLIMIT_NPROC does not limit root.
 """
@@ -30,7 +30,7 @@ class GroupLimits:
 
 
 def delegated_trees(root: Path = _ROOT) -> tuple[Path, ...]:
-    """Return the trees in which groups can limit processes, and memory if the kernel supports that.
+    """Return the trees in which groups can limit processes and, if the kernel supports it, memory.
 
     Version 1 has one tree per resource, version 2 one tree for all.
     """
@@ -43,7 +43,7 @@ def delegated_trees(root: Path = _ROOT) -> tuple[Path, ...]:
 
 
 def has_run_out_of_memory(groups: Sequence[Path]) -> bool:
-    """Return whether the kernel has killed a process of these groups for its memory use."""
+    """Return whether the kernel has killed a process in these groups for its memory use."""
     counters = [_read_text(group / name).split() for group in groups for name in _KILLS]
     return any(
         words[words.index("oom_kill") + 1] != "0" for words in counters if "oom_kill" in words
@@ -65,7 +65,7 @@ def _read_text(file: Path) -> str:
 def with_process_limit(folders: Sequence[Path], bounds: GroupLimits) -> Iterator[tuple[Path, ...]]:
     """Create a group in each tree; a process joins by writing its ID to the `MEMBERS` file.
 
-    Raises `OSError` when a group cannot be created. A group that still has processes outlives the
+    Raises `OSError` if a group cannot be created. A group that still has processes outlives the
     context and is removed by a later call.
     """
     with ExitStack() as stack:
@@ -74,7 +74,7 @@ def with_process_limit(folders: Sequence[Path], bounds: GroupLimits) -> Iterator
 
 @contextmanager
 def _group(folder: Path, bounds: GroupLimits) -> Iterator[Path]:
-    now = time.monotonic()  # relative to boot, like groups; a wall clock may be changed
+    now = time.monotonic()  # relative to boot, like groups, because the wall clock may be changed
     for old in folder.glob(f"{_PREFIX}*-*"):
         with suppress(OSError, ValueError):
             if int(old.name.removeprefix(_PREFIX).partition("-")[0]) < now - _MIN_LEFTOVER_AGE_S:

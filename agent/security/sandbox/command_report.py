@@ -1,7 +1,7 @@
 """Measured facts about a command: its pipeline, the processes that it left, its network attempts.
 
 They are written where the command runs, as lines to a pipe that the command can write to as well.
-They are therefore hints and decide nothing, and consist of numbers and short names only.
+They are therefore only hints, and consist of numbers and short names.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ _MAX_NAMES = 8
 _NAME = re.compile(r"[\w.+:@-]{1,15}", re.ASCII)
 # Counters have 64 bits.
 _NUMBER = re.compile(r"[0-9]{1,19}")
-# Exit code of a writer whose reader has ended: no failure, as in `yes | head`.
+# Exit code of a writer whose reader has ended, which is no failure, as in `yes | head`.
 _SIGPIPE = 141
 
 # Bash runs it before a command. It reports the exit codes of the last pipeline at the end, unless
@@ -36,10 +36,10 @@ unset BASH_ENV KORE_REPORT KORE_SCRIPT
 
 @frozen
 class NetworkAttempts:
-    """Numbers of attempts to use a network without a way out, as counted by the kernel.
+    """Kernel counters of attempts to leave a network without a way out.
 
     `lookups` are queries to a name server, `unreachable` packets without a route, and `refused`
-    connections to ports of the network itself at which nothing listens.
+    connections to closed ports of the network itself.
     """
 
     lookups: int = 0
@@ -59,8 +59,9 @@ class NetworkAttempts:
 class CommandReport:
     """Measured facts about a command.
 
-    `pipeline` are the exit codes of its last pipeline; `left_processes` the names of processes that
-    were alive when it ended, and ended with it. `attempts` is None if they were not counted.
+    `pipeline` contains the exit codes of its last pipeline; `left_processes` the names of processes
+    that were still alive when it ended, and were killed. `attempts` is None if they were not
+    counted.
     """
 
     pipeline: tuple[int, ...] = ()
@@ -69,7 +70,7 @@ class CommandReport:
 
     @property
     def has_failed_part(self) -> bool:
-        """True if a part of the pipeline failed for another reason than the end of its reader."""
+        """True if a part of the pipeline failed, other than by writing to a closed pipe."""
         return any(code not in (0, _SIGPIPE) for code in self.pipeline)
 
 
@@ -77,7 +78,7 @@ class ReportPipe:
     """Pipe for the report about one command.
 
     The command inherits `descriptor`, the pipe, and `script`, which bash reads first. `network` is
-    the number of a process whose network it shares with other commands.
+    the ID of the process whose network it shares with other commands.
     """
 
     def __init__(self, network: int | None = None) -> None:
@@ -102,12 +103,12 @@ class ReportPipe:
         return self.descriptor, self.script
 
     def wrapped(self, argv: Sequence[str], bash: str) -> list[str]:
-        """Return the arguments that run a program, in an own process namespace, and report.
+        """Return the arguments to run a program in its own process namespace and write the report.
 
-        Reported are the processes that it leaves, if they do not end within a moment (as after a
+        It contains the processes that do not end within a moment after the program (as after a
         process substitution), and the counters of the network namespace.
         """
-        # In this mode bash does not read the script, which is for the command.
+        # In this mode, bash does not read the script itself but passes it to the command.
         return [
             bash,
             "--posix",
@@ -119,7 +120,7 @@ class ReportPipe:
         ]
 
     def variables(self, command: str, shell: str) -> Mapping[str, str]:
-        """Return the variables that make this shell report the pipeline of a command with one."""
+        """Return the variables that make this shell report the command's pipeline."""
         if "|" not in command or not is_bash(shell):
             return {}
         return {
@@ -129,7 +130,7 @@ class ReportPipe:
         }
 
     def count_attempts(self, pid: int) -> None:
-        """Count the attempts of a process that is about to be killed, if it has an own network."""
+        """Count the attempts of a process that is about to be killed, if it has its own network."""
         with suppress(OSError):
             own = os.stat("/proc/self/ns/net").st_ino
             for process in _descendants(pid):
@@ -160,7 +161,7 @@ class ReportPipe:
 
 
 def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of processes that may be shown, each once, at most a few."""
+    """Return distinct names of processes to show, at most a few."""
     return tuple(dict.fromkeys(filter(_NAME.fullmatch, names)))[:_MAX_NAMES]
 
 
@@ -173,7 +174,7 @@ def _values(lines: Sequence[str], key: str) -> Iterator[str]:
 
 
 def _read_attempts(pid: int) -> NetworkAttempts:
-    """Return the numbers of the network that this process uses; none if it has ended."""
+    """Return the counters of the network that this process uses, or None if it has ended."""
     lines: list[str] = []
     for name in ("snmp", "snmp6"):
         with suppress(OSError), open(f"/proc/{pid}/net/{name}") as file:
@@ -182,7 +183,7 @@ def _read_attempts(pid: int) -> NetworkAttempts:
 
 
 def _parse_attempts(lines: Sequence[str]) -> NetworkAttempts | None:
-    """Return the numbers in /proc/net/snmp and /proc/net/snmp6; None without them."""
+    """Return the counters in /proc/net/snmp and /proc/net/snmp6, or None if they are missing."""
     headers: dict[str, Sequence[str]] = {}
     counters: dict[str, int] = {}
     for name, *words in filter(None, map(str.split, lines)):

@@ -1,4 +1,4 @@
-"""Sandbox based on containers of docker or podman, without network."""
+"""Sandbox based on docker or podman containers without a network."""
 
 import errno
 import json
@@ -24,7 +24,7 @@ _AF_UNIX, _DATAGRAM = 1, 2
 
 
 def seccomp_profile() -> str:
-    """Return the rules of every filter and of `NAMESPACED` as a profile of docker.
+    """Return the common rules and those of `NAMESPACED` as a docker profile.
 
     https://docs.docker.com/engine/security/seccomp/
     """
@@ -65,14 +65,14 @@ def _bits(value: int) -> list[int]:
     return [1 << n for n in range(32) if value >> n & 1]
 
 
-# The shell of an image is known only inside.
+# The image's shell is known only inside the container.
 _SHELL = 'command -v bash >/dev/null && exec bash -c "$0"; exec sh -c "$0"'
 _CLIENT = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST")
 
 
 @frozen
 class ContainerSandbox:
-    """A sandbox that runs each command in a new container.
+    """Sandbox that runs each command in a new container.
 
     `program` is docker or podman; `image` must exist locally and contain /bin/sh. A command sees
     the programs of the image and the workspace, never the socket of the container service.
@@ -106,7 +106,7 @@ class ContainerSandbox:
             job = replace(job, folders=tuple(each for each in job.folders if each.path in added))
         name = f"kore-exec-{secrets.token_hex(6)}"
         env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
-        # The client starts helpers by name.
+        # The client starts helper programs by name.
         env["PATH"] = f"{Path(self.program).parent}:{SYSTEM_PATH}"
         # A container outlives its client: it is killed by name when the pipe ends.
         script = load_prompt("sandbox/attended")
@@ -141,7 +141,7 @@ class ContainerSandbox:
             "--env", f"HOME={environment.TEMPORARY}", "--env", "LANG=C.UTF-8",
         ]  # fmt: skip
         if job.store is not None and ":" not in str(job.store.folder):
-            # Its hooks and configuration cannot be excluded without hiding them from git.
+            # Hooks and configuration cannot be excluded without hiding them from git.
             arguments += ["--volume", f"{job.store.folder}:{job.store.folder}:ro"]
         folders = [folder for folder in job.folders if ":" not in str(folder.path)]
         writable = {folder.path: folder.read_only_paths for folder in job.writable_folders}

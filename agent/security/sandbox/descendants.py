@@ -1,6 +1,6 @@
-"""Killing of all descendants, including those that left their group or lost their parent.
+"""Kill all descendants, including processes that left their group or lost their parent.
 
-For a process that is a child subreaper (prctl(2)), which becomes the parent of orphans.
+The calling process must be a child subreaper (prctl(2)), which becomes the parent of orphans.
 """
 
 import os
@@ -30,9 +30,9 @@ def kill_descendants() -> None:
 
 
 def name_descendants() -> list[str]:
-    """Return the first words of the names of all descendants that do not end within a moment.
+    """Return the first words of the names of all descendants that keep running for a moment.
 
-    May block for this moment.
+    May block for that long.
     """
     if not _find_descendants():
         return []

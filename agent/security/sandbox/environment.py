@@ -67,15 +67,15 @@ def configuration() -> tuple[str, ...]:
 
 
 def readable_files(further: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Return the real files and folders that commands read: of the machine, and `further` ones.
+    """Return the real files and folders that commands read, including `further` ones.
 
-    A link is left out: it is shown as a link, and its target only where that is shown, too.
+    Links are left out: they are shown as links, and a target is visible only if it is shown itself.
     """
     return real_places((*readable_programs(further), *map(Path, configuration())))
 
 
 def real_places(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the real paths of the existing files and folders that are no links themselves."""
+    """Return the real paths of existing files and folders, except links."""
     real_paths = (
         Path(os.path.realpath(path)) for path in paths if path.exists() and not path.is_symlink()
     )
@@ -92,11 +92,11 @@ def command_environment(
 ) -> dict[str, str]:
     """Return all variables of a confined command, with only a few harmless inherited ones.
 
-    PATH is limited to folders below `visible`, and those that contain a visible program.
+    PATH is limited to folders below `visible` and folders that contain a visible program.
     """
     visible = tuple(visible)
     roots = [os.path.realpath(path) for path in visible]
-    # Folders of which single programs are visible.
+    # Folders in which only single programs are visible.
     parents = {str(path.parent) for path in visible if path.is_symlink() or path.is_file()}
     folders = [
         folder
@@ -114,9 +114,9 @@ def command_environment(
 
 
 def variables_of_command(job: SandboxCommand) -> dict[str, str]:
-    """Return further variables.
+    """Return additional variables.
 
-    In a read-only workspace git must not refresh its index. Without a person at a terminal, no
+    In a read-only workspace, git must not refresh its index. Without a person at a terminal, no
     program may wait for an editor, a pager or a password.
     """
     variables = {"GIT_OPTIONAL_LOCKS": "0"} if job.read_only else {}
@@ -163,9 +163,9 @@ def _is_below(path: str, root: str) -> bool:
 class Toolchains:
     """Folders and files to read and run from, and variables that point to them.
 
-    `caches` are folders with packages, which are opened without following links and shown only if
-    they belong to the user that Kore runs as. `cache_variables` let programs use
-    these instead of the network, so commands have them only without a network.
+    `caches` are folders with packages, opened without following links and shown only if they belong
+    to Kore's user. `cache_variables` let programs use these instead of the network, so commands
+    have them only without a network.
     """
 
     folders: tuple[Path, ...] = ()
@@ -179,15 +179,15 @@ class Toolchains:
         return {**self.variables, **offline}
 
     def without_caches(self) -> "Toolchains":
-        """Return the programs alone."""
+        """Return the toolchains without their caches."""
         return Toolchains(self.folders, self.variables)
 
     @contextmanager
     def open_caches(self, workspace: Path) -> Iterator[Mapping[Path, int]]:
-        """Open the caches that commands in this workspace can be shown.
+        """Open the caches to show to commands in this workspace.
 
-        Left out are links, folders of other users, and folders that overlap with the workspace: a
-        command could have put them there.
+        Links, other users' folders, and folders that overlap with the workspace are left out,
+        because a command could have created them.
         """
         with ExitStack() as stack:
             opened: dict[Path, int] = {}

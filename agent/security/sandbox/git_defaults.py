@@ -1,8 +1,8 @@
 """The person's git settings, as data for commands in a sandbox.
 
-Commands see neither the person's home folder nor /etc/gitconfig: both can name programs, helpers
-and files. Git itself reads them outside of the sandbox, and the sandbox shows a configuration with
-the values of a few settings instead.
+Commands see neither the person's home folder nor /etc/gitconfig, because both can name programs,
+helpers and files. Git reads them outside of the sandbox, and commands get a configuration file with
+a few of the values.
 """
 
 import os
@@ -39,7 +39,7 @@ class GitDefaults:
     def variables(self, folder: str) -> dict[str, str]:
         """Return the variables that make git read `folder/config` as the system's configuration.
 
-        That of a repository and of the command's own home takes precedence.
+        The configurations of the repository and of the command's own home take precedence.
         """
         if not (self.values or self.excludes):
             return {}
@@ -86,10 +86,10 @@ def read_git_defaults(folder: Path | None) -> GitDefaults:
 
 
 def _read_excludes(values: list[str], origin: str, environ: Mapping[str, str]) -> bytes:
-    """Return the patterns of the last of the values, or of git's default file; b"" if unknown.
+    """Return the patterns from the file of the last value, or git's default file; b"" if unknown.
 
-    Commands see this file, so no command may choose it: only the main files of this user and the
-    machine count, not those that they include, and no path with a link, which may lead through a
+    Commands see the contents, so no command may choose the file: only the main files of this user
+    and the machine count, not included files, and no path with a link, which may lead through a
     workspace.
     """
     home = environ.get("HOME", "")

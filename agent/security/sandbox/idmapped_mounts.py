@@ -1,7 +1,7 @@
 """Mount namespaces in which folders of root, or of another owner, belong to an unprivileged user.
 
 See mount_setattr(2) and Documentation/filesystems/idmappings.rst. On disk everything still belongs
-to the owner: files that the process creates are the owner's, and it may change the owner's files.
+to the owner: the process creates files as the owner, and may change the owner's files.
 """
 
 import ctypes
@@ -49,7 +49,7 @@ class _Attributes(ctypes.Structure):
 
 @frozen
 class Owner:
-    """User and group on disk whose files belong to `USER` inside; by default root's."""
+    """User and group (default: root's) whose files on disk belong to `USER` inside."""
 
     user: int = 0
     group: int = 0
@@ -63,9 +63,9 @@ class Owner:
 
 @frozen
 class Mount:
-    """A source to mount at `place`, which is in the stage or below another mount.
+    """Source to mount at `place`, which is in the stage or below another mount.
 
-    A source given as a descriptor cannot be replaced by a link.
+    A source given as a descriptor cannot be replaced with a link.
     """
 
     source: Path | int
@@ -79,7 +79,7 @@ def namespace(stage: Path, mounts: Sequence[Mount]) -> Iterator[Path]:
     """Create a mount namespace and yield its file; `stage` is a new file system with these mounts.
 
     Files of a mount's owner belong to `USER` inside. A mount below another must come after it.
-    Raises `OSError` where the kernel or a file system does not support this.
+    Raises `OSError` if the kernel or a file system does not support this.
     """
     with ExitStack() as stack:
         trees = []
@@ -156,11 +156,11 @@ def _attach(stage: Path, mount: Mount, tree: int) -> None:
 def _map_to_user(owner: Owner) -> int:
     """Return the user namespace that maps the owner to `USER`; it stays open.
 
-    Root takes the place of another owner; all other IDs are kept.
+    Root takes the place of another owner; all other IDs are unchanged.
     """
     command = [sys.executable, "-I", "-S", "-c", _NAMESPACE]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    # Errors are discarded: it is killed together with Kore.
+    # Errors are discarded, because the process is killed together with Kore.
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere) as process:
         assert process.stdin is not None, "it was opened as a pipe"
         assert process.stdout is not None, "it was opened as a pipe"

@@ -1,18 +1,18 @@
 """First program in a sandbox with network access: passes listeners in its network to Kore.
 
-One listens for requests to the proxy, if there is a password; the program sets the proxy variables,
-with the password, which other commands in the same network do not know. The others listen at the
-addresses of local services. With a FILTER, in hexadecimal, Kore makes the calls that it supervises.
-The text of this module runs as
-`python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SERVICES FILTER SHELL COMMAND` in the sandbox, and
-is then replaced by the command. SERVICES are those such as `127.0.0.1:5432 unix:/run/x.sock`.
+If there is a password, the first listener accepts requests to the proxy, and the program sets the
+proxy variables with the password, which other commands in the same network do not know. The other
+listeners use the addresses of local services. With a FILTER, in hexadecimal, Kore makes the
+supervised calls. The text of this module runs as `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY
+SERVICES FILTER SHELL COMMAND` in the sandbox, and is then replaced by the command. SERVICES are
+written like `127.0.0.1:5432 unix:/run/x.sock`.
 """
 
 import _socket
 import os
 import sys
 
-# Numbers of the descriptors that are passed; the others are numbers of services.
+# Labels of the passed descriptors; other values are numbers of services.
 PROXY = 0
 SUPERVISOR = 255
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _service_listeners(services: list[str]) -> list[tuple[int, _socket.socket]]:
-    """Return listeners with the number of their service, beginning with 1.
+    """Return listeners with the number of their service, starting at 1.
 
     A service at 127.0.0.1 is reached at ::1 too, because `localhost` means both. An address that
     another command in this network uses is left out.
@@ -89,7 +89,7 @@ def _supervise(code: bytes) -> int:
     buffer = ctypes.create_string_buffer(code, len(code))
     program = Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     call = _SECCOMP[os.uname().machine]
-    # Without the second flag, which Linux 5.19 has, a signal repeats a call.
+    # Without the second flag (Linux 5.19), a signal would repeat a call.
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
         fd: int = libc.syscall(call, _SET_FILTER, flags, ctypes.byref(program))
         if fd >= 0:

@@ -1,10 +1,10 @@
-"""Detection and cleanup of commands left behind by a Kore that was killed.
+"""Detection and cleanup of commands that a killed Kore left behind.
 
 Each program that Kore starts for a command has an environment variable that names the Kore process.
-The mark is present from its first moment, which a note in a file could not guarantee. A marked
-process is not always Kore's to end: a terminal multiplexer that a person started should survive.
-Therefore each Kore is recorded in a file while it runs, and only processes of a Kore that is still
-recorded there are killed.
+The mark exists as soon as the process does, which a record in a file could not guarantee. Kore must
+not end every marked process: a terminal multiplexer that a person started should survive. Therefore
+each Kore is recorded in a file while it runs, and only processes of a Kore that is still recorded
+there are killed.
 """
 
 import os
@@ -41,7 +41,7 @@ def recorded_commands(file: Path) -> Iterator[None]:
 
 
 def end_orphans(file: Path) -> int:
-    """Kill the processes left by the recorded Kore, if it is gone. Return their number.
+    """Kill the processes of the recorded Kore if it is gone; return their number.
 
     This process and its ancestors are never killed.
     """
@@ -77,8 +77,9 @@ def end_all_orphans(files: Iterable[Path]) -> int:
 
 
 def is_gone(mark: str) -> bool:
-    """Return whether the process named by this mark has ended; one on another machine counts as
-    running."""
+    """Return whether the process of this mark has ended; other machines' processes count as
+    running.
+    """
     try:
         return _is_gone(mark, _process_table())
     except OSError:
@@ -124,7 +125,7 @@ def _process_table() -> str:
 
 
 def _began(pid: int) -> str:
-    """Return the start time in ticks since boot; unlike the number it is never reused."""
+    """Return the start time in ticks since boot, which unlike the process id is never reused."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     return "gone" if fields[0] in (b"Z", b"X") else fields[19].decode()

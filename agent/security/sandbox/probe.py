@@ -27,7 +27,7 @@ _POLL_INTERVAL_S = 0.01
 
 
 def probe(sandbox: Sandbox, folder: Path) -> str | None:
-    """Return the failure of a sandbox as part of a sentence, or None if it is effective.
+    """Return a description of what a sandbox fails to confine, or None if it is effective.
 
     `folder` must exist and belong to Kore, which proves that it is out of reach. Blocks for about a
     tenth of a second.
@@ -73,7 +73,7 @@ def _numbers() -> dict[str, int | None]:
 
 @contextmanager
 def _unix_listener(workspace: Path) -> Iterator[socket.socket]:
-    """Open a Unix socket in the workspace that an outside program listens to."""
+    """Open a Unix socket in the workspace, with a listener outside of the sandbox."""
     # The whole path may be too long for a socket address.
     folder = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -88,7 +88,7 @@ def _unix_listener(workspace: Path) -> Iterator[socket.socket]:
 
 @frozen
 class _ProbeTargets:
-    """Targets that a command must not reach; `mark` is in the command lines of its processes."""
+    """Targets that a command must not reach; the command lines of its processes contain `mark`."""
 
     workspace: Path
     outside: Path
@@ -180,7 +180,7 @@ def _verdict(
         return "a command could kill a process outside"
     if not _is_gone(targets.mark):
         return "a command could leave a process behind"
-    # Check last that nothing failed, which would make the other checks meaningless.
+    # Check for failures last: they would make the other checks meaningless.
     if not (targets.workspace / "inside").exists() or _END_LINE not in output:
         return f"it failed to start ({_first_line(output)})"
     return None

@@ -1,4 +1,4 @@
-"""Selection of the sandbox for commands: the configured one, or the first that works here."""
+"""Selection of the sandbox for commands: the configured one, or the first that works."""
 
 import json
 import os
@@ -34,7 +34,7 @@ _OTHER_USER = "run Kore as another user (docs/docker.md says how in a container)
 class SandboxOptions:
     """Configured options of sandboxes.
 
-    `workspaces` are the folders in which programs of the sandbox itself are not looked for.
+    Programs of the sandbox itself are never taken from the folders `workspaces`.
     """
 
     name: SandboxName = "auto"
@@ -47,7 +47,7 @@ class SandboxOptions:
 
 @frozen
 class SandboxChoice:
-    """The selected sandbox, and the failures of those with a higher preference."""
+    """Selected sandbox, and the failures of the preferred ones before it."""
 
     sandbox: Sandbox
     failures: Mapping[str, str]
@@ -63,7 +63,7 @@ def select_sandbox(options: SandboxOptions, home: Path, *, afresh: bool = False)
     """Return the sandbox to use; each is probed once per kernel, boot and version of its program.
 
     Results are cached in `home`, which must exist; `afresh` ignores the cache. May block for some
-    tenths of a second. Raises `ConfigError` when the configured sandbox does not work.
+    tenths of a second. Raises `ConfigError` if the configured sandbox does not work.
     """
     if options.name == "none":
         return SandboxChoice(Unconfined(), {})
@@ -99,7 +99,7 @@ def installation_hint() -> str:
 
 
 class _CachedChoice:
-    """Cached probe results under keys that change with everything they depend on."""
+    """Cached probe results; a key changes with everything that its result depends on."""
 
     def __init__(self, file: Path, afresh: bool) -> None:
         self._file = file
@@ -110,13 +110,13 @@ class _CachedChoice:
                 self._entries = data if isinstance(data, dict) else {}
 
     def facts(self, name: str, key: str, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return the cached facts of this key, or those that `find` determines now."""
+        """Return the cached facts of this key, or call `find`."""
         entry = self._entries.get(name)
         if isinstance(entry, dict) and entry.get("key") == key and _is_fresh(entry):
             return entry
         self._entries[name] = {"key": key, "at": time.time(), **find()}
         text = json.dumps(self._entries, indent=1)
-        with suppress(OSError):  # it is probed again next time
+        with suppress(OSError):  # the sandbox is probed again next time
             part = self._file.with_name(f"{self._file.name}.{os.getpid()}")
             part.write_text(text, encoding="utf-8")
             part.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Network for a session: its commands share 127.0.0.1 and have no way out."""
+"""Network namespace of a session: its commands share 127.0.0.1 and have no way out."""
 
 import os
 import subprocess
@@ -8,16 +8,15 @@ from typing import Self
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
 from agent.security.sandbox.unprivileged_user import is_root
 
-# Keeps the namespaces open until its standard input ends, that is, until Kore ends.
+# Keeps the namespaces open until its standard input closes, that is, until Kore ends.
 _HOLD = "echo $$; read -r _"
 _EXIT_TIMEOUT_S = 5.0
 
 
 class SessionNetwork:
-    """A network namespace with a loopback device, held by a process.
+    """Network namespace with a loopback device, kept open by a process.
 
-    `enter` is the command line prefix that starts a program in it, `holder` the number of the
-    process.
+    `enter` is the command line prefix that starts a program in it, `holder` the ID of the process.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", nsenter: str, holder: int) -> None:
@@ -56,8 +55,10 @@ class SessionNetwork:
         return network
 
     def close(self) -> None:
-        """Close the network; programs in it stay, but no others can enter. May block for a
-        moment."""
+        """Close the network.
+
+        Its programs keep running, but no others can enter. May block for a moment.
+        """
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()

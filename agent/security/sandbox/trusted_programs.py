@@ -31,7 +31,7 @@ def find_trusted_program(
 
 
 def is_trusted(program: str, workspaces: Iterable[Path] = ()) -> bool:
-    """Return whether only root and this user, and no command, can have installed the program.
+    """Return whether only root or this user, but no command, can have installed the program.
 
     It must be outside of all workspaces, the current folder and project environments. The program
     and all folders above it must belong to root or this user and not be writable by other users.
@@ -81,7 +81,7 @@ def _is_closed(path: str) -> bool:
 
 @cache
 def _is_own_group(group: int) -> bool:
-    """Return whether only root and this user are members: many systems give each user a group."""
+    """Return whether the group has no other members: many systems give each user a group."""
     try:
         members = set(grp.getgrgid(group).gr_mem)
     except KeyError:

@@ -20,9 +20,9 @@ _SECRET = re.compile("key|token|secret|passw|credential|auth(?!or)", re.IGNORECA
 
 @frozen
 class Unconfined:
-    """Runs commands with all rights of the user.
+    """Execution of commands with all rights of the user.
 
-    Variables that may contain secrets are removed: only a few remain, or with `passes_environment`
+    Variables that may contain secrets are removed: only a few remain or, with `passes_environment`,
     all whose names do not suggest a secret.
     """
 
@@ -55,7 +55,9 @@ class Unconfined:
 
 @frozen
 class NoCommands:
-    """Rejects all commands; `reason` is a sentence that says why and how to change that."""
+    """Sandbox that rejects all commands; `reason` is a sentence that explains why and names a
+    remedy.
+    """
 
     reason: str
 

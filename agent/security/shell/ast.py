@@ -34,12 +34,12 @@ ADDED_WORD = "$@\x01"
 class Command:
     """Simple command.
 
-    `argv` contains the arguments that the program would receive, None for each that the shell
-    computes at run time and for a program named by a pattern. `words` is the source text of each
-    element. A redirection or an assignment without a program has an empty `argv`. `text` is the
-    source of the whole command. `piped_from` is the command before it in a pipeline; `added_from`
-    is the command that prints the words which `xargs` adds (`ADDED_WORD`). Both are None if they
-    are absent or more than a simple command.
+    `argv` contains the arguments that the program would receive; an argument is None if the shell
+    computes it at run time, or if it is a program named by a pattern. `words` is the source text of
+    each element. A redirection or an assignment without a program has an empty `argv`. `text` is
+    the source of the whole command. `piped_from` is the previous command in a pipeline;
+    `added_from` is the command whose output `xargs` adds (`ADDED_WORD`). Each is None if there is
+    none or if it is not a simple command.
     """
 
     argv: tuple[str | None, ...]
@@ -69,11 +69,11 @@ class Pipeline:
 class Script:
     """All commands of the script `text`, outer before inner.
 
-    `pipelines` are its parts in order, None if it consists of anything but pipelines of simple
-    commands connected by `&&`, `||`, `;` and line breaks. `opaque_reason` is a short reason why
-    part of it is not understood, or None. `loop_values` maps the variable of each loop to the
-    literal values that it takes. `assigned_names` contains the names of all variables that get a
-    value from a loop, an expansion, an expression or a redirection.
+    `pipelines` are its parts in order, or None unless it consists only of pipelines of simple
+    commands connected by `&&`, `||`, `;` and line breaks. `opaque_reason` says briefly why part of
+    it is not understood, or is None. `loop_values` maps the variable of each loop to the literal
+    values that it takes. `assigned_names` contains the names of all variables that get a value from
+    a loop, an expansion, an expression or a redirection.
     """
 
     text: str = ""
@@ -154,7 +154,7 @@ def _redirect(node: "SyntaxNode", redirects: list[Redirect]) -> list[str]:
 def heredoc_body(node: "SyntaxNode") -> tuple[str | None, bool]:
     """Return the text of a heredoc, None if computed, and whether its delimiter is quoted.
 
-    Raises ValueError if a shell would end the text elsewhere than the grammar did.
+    Raises ValueError if a shell would end the text at another place than the grammar.
     """
     parts = {child.type: text_of(child) for child in node.children}
     start, body = parts.get("heredoc_start", ""), parts.get("heredoc_body", "")

@@ -1,4 +1,4 @@
-"""Classification of shell lines: reading, working, unknown, or with a blocked word.
+"""Classification of shell lines: reading, working, unknown or blocked.
 
 `find_blocked_word` prevents accidents and is not a security boundary: an encoded script or another
 program can always do what a blocked word does. The security boundaries are the policy, the sandbox
@@ -75,9 +75,9 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
     is_own = bool(slash) and folder not in SYSTEM_FOLDERS
     spec: Spec | None = programs().get(last)
     if is_own:
-        # Running a program of the workspace is work, also if it is a link, as in a virtual
-        # environment: the sandbox shows where it leads, or not. Elsewhere, only known programs
-        # are, in folders that the sandbox shows.
+        # Running a program in the workspace counts as work, even if it is a link, as in a virtual
+        # environment: the sandbox decides whether its target is visible. Elsewhere, this applies
+        # only to known programs in folders that the sandbox shows.
         if place.holds_program(name):
             spec = spec or {"class": "works"}
         elif not place.sandbox.shows_program(name):
@@ -144,8 +144,8 @@ def classify(
 ) -> CommandClass:
     """Return the class of `script` when it runs in `folder`; both paths are real.
 
-    "reads" only reads the workspace. "works" builds, tests and edits inside it; it may run code of
-    the workspace, so it needs a sandbox. "unknown" is everything else.
+    "reads" means that it only reads the workspace. "works" means that it builds, tests and edits
+    inside it; it may run the workspace's code, so it needs a sandbox. "unknown" is everything else.
     """
     if script.opaque_reason:
         return "unknown"

@@ -29,10 +29,11 @@ def prefixes_of(
 ) -> tuple[CommandPrefix, ...]:
     """Return the prefixes under which `line` may be allowed in the real `folder`.
 
-    Its commands, connected by pipes, `&&`, `||`, `;` and line breaks, each have one of the prefixes
-    or, if a sandbox confines them, only read. The result is empty if only the exact line may be
-    allowed: a command is not listed, its arguments lead elsewhere, or the line sets variables or
-    has another structure. May block, because it reads the scripts that the prefixes run.
+    Each of its commands, connected by pipes, `&&`, `||`, `;` and line breaks, has one of the
+    prefixes or, if a sandbox confines it, only reads. The result is empty if only the exact line
+    may be allowed: a command is not listed, its arguments lead elsewhere, or the line sets
+    variables or has another structure. May block, because it reads the scripts that the prefixes
+    run.
     """
     script = parse_script(line)
     place = place_of(script, folder, workspace)
@@ -90,7 +91,7 @@ class _Whereabouts:
         return self._current
 
     def move(self, target: str) -> None:
-        """Record a `cd`, which only succeeds for certain before `&&`."""
+        """Record a `cd`, which is certain to have succeeded only before `&&`."""
         self._current = tuple(
             os.path.realpath(os.path.join(each, target)) for each in self._current
         )
@@ -98,10 +99,10 @@ class _Whereabouts:
 
 
 def _keeps_settings(script: Script, place: PathScope) -> bool:
-    """Return whether the programs of a script run with the settings that they always have.
+    """Return whether the programs of a script run with their usual settings.
 
-    False if part of the script is not understood, if it gives a value to any variable, such as
-    PATH, and if git may take one of its folders for a bare repository with its own configuration.
+    False if part of the script is not understood, if it sets any variable, such as PATH, or if git
+    may treat one of its folders as a bare repository with its own configuration.
     """
     return (
         script.opaque_reason is None
@@ -116,12 +117,12 @@ def _reads(command: Command, script: Script, place: PathScope) -> bool:
 
 
 def _needs_no_grant(command: Command, script: Script, place: PathScope) -> bool:
-    """Return whether a command only reads, runs no other, and leaves the shell as it is."""
+    """Return whether a command only reads, runs no other command, and does not change the shell."""
     return _reads(command, script, place) and command.argv[0] in prefixes().unasked
 
 
 def _prints_only(command: Command) -> bool:
-    """Return whether a command reads no input, and writes its output where the line does."""
+    """Return whether a command reads no input and does not redirect its output."""
     return all(
         (redirect.op == ">&" and redirect.target in ("1", "2"))
         or (redirect.op in (">", ">>") and redirect.target == "/dev/null")
@@ -148,7 +149,7 @@ def _listed_words(command: Command) -> tuple[str, ...] | None:
 def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope) -> bool:
     """Return whether the arguments after the prefix are safe.
 
-    They must be known, name no forbidden option and nothing outside the workspace.
+    They must be known and must not contain a forbidden option or refer outside the workspace.
     """
     table, name = prefixes(), " ".join(prefix)
     forbid = (*table.forbid.get(prefix[0], ()), *table.forbid_after.get(name, ()))
@@ -158,7 +159,7 @@ def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope)
         if word is None or (is_pattern(source) and word.startswith(_WILDCARDS)):
             # The shell may expand it to anything, including an option.
             return False
-        # Checked even if it seems to be the text of an option.
+        # This check applies even to a word that seems to be the text of an option.
         if word[:1] == "-" and (
             names_option(word, forbid) or not (own is None or ended or word in (*own, "--"))
         ):
@@ -167,7 +168,7 @@ def _arguments_stay(command: Command, prefix: tuple[str, ...], place: PathScope)
             return False
         if name in table.remote and (":" in word or _is_repository(word, place)):
             return False
-        # A branch that replaces another one, as with --force.
+        # A branch that replaces another, as with --force.
         if name == "git push" and word[:1] == "+":
             return False
         if before in text and not ended and _is_text(word, source, place):

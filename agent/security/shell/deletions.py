@@ -1,6 +1,6 @@
 """Detection of files that a shell script deletes, from the words of its commands.
 
-Moving a `.git` folder counts too, because its protection does not move with it.
+Moving a `.git` folder counts as well, because its protection does not move with it.
 """
 
 import glob

@@ -76,8 +76,8 @@ _PLAIN_VALUES = {
 def is_safe_repository(folder: str, root: str) -> bool:
     """Return whether git in `folder` below `root` runs no program that a repository names.
 
-    False for a repository that has a non-plain configuration or submodules or stores its data
-    elsewhere, and for a bare repository, which plain files could imitate. Both paths are real.
+    False for a repository that has other configuration or submodules or stores its data elsewhere,
+    and for a bare repository, which ordinary files could imitate. Both paths are real.
     """
     while folder == root or folder.startswith(root + "/"):
         if resembles_store(Path(folder)):
@@ -90,9 +90,10 @@ def is_safe_repository(folder: str, root: str) -> bool:
 
 
 def is_in_bare_repository(folder: str, root: str) -> bool:
-    """Return whether git may take `folder`, or one above it up to `root`, for a bare repository.
+    """Return whether git may treat `folder`, or a parent up to `root`, as a bare repository.
 
-    Plain files can make one, with a configuration that names programs. Both paths are real.
+    Ordinary files can form a bare repository with a configuration that names programs. Both paths
+    are real.
     """
     while folder == root or folder.startswith(root + "/"):
         if resembles_store(Path(folder)):
@@ -104,7 +105,7 @@ def is_in_bare_repository(folder: str, root: str) -> bool:
 def is_plain_configuration(path: str | Path) -> bool:
     """Return whether a configuration file contains only listed keys with listed values.
 
-    True for a missing file; false for a link and anything else that is not a regular file.
+    True for a missing file; false for a link or anything else that is not a regular file.
     """
     try:
         data = read_regular(path, MAX_BYTES + 1, follow_links=False)

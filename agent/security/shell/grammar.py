@@ -17,7 +17,7 @@ SHORT_BYTES = 300
 # Characters that may begin a construct; the parser's work grows with their number.
 MARKS = str.maketrans(dict.fromkeys('|&;()[]{}<>$`"\n'))
 MAX_MARKS = 2_000
-# Control characters that no legitimate line needs.
+# Control characters that legitimate lines never contain.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 # The shell evaluates a subscript as an expression, even in quoted text.
 SUBSCRIPT = re.compile(r"(?<=[^\s;&|(\[!])\[[^\[\]]*(?:\$\(|`|\$\{)")
@@ -47,10 +47,10 @@ class ParsingBudget:
 
 @cache
 def _parser() -> "ParserProcess":
-    """Return the parser process for command lines only.
+    """Return the parser process for command lines.
 
-    It is separate so that a file that takes over its own parser cannot affect how commands are
-    judged.
+    It is separate, so that a file that takes over the parser of files cannot affect how commands
+    are judged.
     """
     from agent.security.grammars.parser_process import ParserProcess
 
@@ -76,14 +76,14 @@ def _narrow(source: bytes) -> bytes:
 
     The scanner of the bash grammar looks characters up in a table of 256 entries. Larger code
     points read memory out of bounds and have crashed the process (tree-sitter-bash 0.25.1, 40 times
-    `{` before U+10FFFF). Bash too treats none of these characters as a blank or as part of a
+    `{` before U+10FFFF). Bash treats none of these characters as whitespace or as part of a
     variable name.
     """
     return _WIDE.sub(lambda match: _NARROW[len(match[0])], source)
 
 
 def unreadable(text: str) -> str | None:
-    """Return why `text` cannot be shown or parsed at all, or None."""
+    """Return the reason why `text` cannot be shown or parsed at all, or None."""
     if len(text) > MAX_MARKS and len(text) - len(text.translate(MARKS)) > MAX_MARKS:
         return "it is too long or nested too deeply"
     if CONTROL.search(text) or (not text.isascii() and escape_invisible(text) != text):

@@ -1,8 +1,7 @@
-"""Heredocs in the order that the bash grammar understands.
+"""Reordering of heredocs for the bash grammar.
 
-The grammar takes a pipe after `<<E 2>&1` for an argument. A shell opens the redirections of a
-command from left to right, and a heredoc concerns standard input alone, so `2>&1 <<E` means the
-same.
+The grammar mistakes a pipe after `<<E 2>&1` for an argument. A shell opens the redirections of a
+command from left to right, and a heredoc affects only standard input, so `2>&1 <<E` means the same.
 """
 
 import re
@@ -50,7 +49,7 @@ class ReorderedSource:
 
 
 def reorder(source: bytes) -> ReorderedSource | None:
-    """Return the source in the order that the grammar understands; None if it has it already."""
+    """Return the source in the order that the grammar understands, or None if nothing changes."""
     places = [
         (match.start(), match.start(3) - match.end(1) + len(match[3]) + match.start())
         for match in _MISUNDERSTOOD.finditer(source)

@@ -12,7 +12,7 @@ _MAX_FILTERS = 8
 def prints_names(command: Command | None) -> bool:
     """Return whether each line that `command` prints is the name of a file in its folders.
 
-    It may pass on the lines of such a command. Its own arguments are judged elsewhere.
+    It may also filter the lines of such a command. Its arguments are judged elsewhere.
     """
     for _ in range(_MAX_FILTERS):
         if command is None or not _prints_to_pipe(command):

@@ -1,4 +1,4 @@
-"""Addresses in the network that the commands of a conversation share with nobody else."""
+"""Addresses in the private network of a conversation's commands."""
 
 import string
 from collections.abc import Collection

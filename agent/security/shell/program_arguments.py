@@ -73,7 +73,7 @@ class _Arguments:
                 self._lift()
             return self._judge_listed(word, at)
         if not self._is_known(word):
-            # The program may write: an unknown option does not count as reading.
+            # The program may write: an unknown option does not count as read-only.
             self._lift()
         for option in spec.get("text_options", ()):
             if option[-1] == "=":
@@ -89,7 +89,7 @@ class _Arguments:
         return 1
 
     def _is_known(self, word: str) -> bool:
-        """Return whether the table lists this option, or each of a bundle, as harmless."""
+        """Return whether the table lists this option, or each option of a bundle, as harmless."""
         spec, known_options = self._spec, options(self._spec.get("known", ""))
         texts = spec.get("text_options", ())
         if known_options.every or self._kind != "reads":
@@ -158,9 +158,9 @@ class _Arguments:
             self._path(word, source)
 
     def _added_words(self, index: int) -> None:
-        """Judge the words that `xargs` adds: any number, which may be options.
+        """Judge any number of words that `xargs` adds, some of which may be options.
 
-        A program that only reads may do more with these, so it needs a sandbox.
+        A read-only program may do more with these, so it needs a sandbox.
         """
         spec = self._spec
         if "text" in spec:
@@ -190,7 +190,7 @@ class _Arguments:
             self._kind = "works"
 
     def _check_value(self, option: str, text: str | None) -> None:
-        """Check the value of an option against its own pattern, or else that of the program."""
+        """Check the value of an option against its own pattern, or else against the program's."""
         values = self._spec.get("values", {})
         self._check_pattern(text, values.get(option, self._spec.get("pattern")))
 
@@ -204,8 +204,8 @@ class _Arguments:
 def names_option(word: str, options: Iterable[str]) -> bool:
     """Return whether the argument `word` is one of the options.
 
-    Abbreviations, bundles and options with an attached value count. An option that ends with "."
-    matches all words with that prefix.
+    Abbreviations, bundles and options with an attached value match, too. An option that ends with
+    "." matches all words with that prefix.
     """
     for option in options:
         if option[-1] == "." and word.startswith(option):

@@ -16,7 +16,7 @@ def _read() -> dict[str, Any]:
 
 @cache
 def wrappers() -> Mapping[str, Mapping[str, Any]]:
-    """Return the programs that run other programs, by name, with the rules for finding these."""
+    """Return the programs that run other programs, with the rules for finding the latter."""
     table: dict[str, Mapping[str, Any]] = {}
     for key, spec in _read()["wrappers"].items():
         for name in key.split():
@@ -26,7 +26,9 @@ def wrappers() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def programs() -> Mapping[str, Mapping[str, Any]]:
-    """Return the programs that only read or work, by name, with what makes them do more."""
+    """Return the programs that only read or work, by name, with the arguments that make them do
+    more.
+    """
     return {name: spec for key, spec in _read()["programs"].items() for name in key.split()}
 
 
@@ -142,9 +144,9 @@ class NameFilter:
 
 @frozen
 class NameLists:
-    """Commands that print names of files, and filters by name.
+    """Commands that print file names, and filters by name.
 
-    `lists` maps the first words of a command to the only options with which it does so.
+    `lists` maps the first words of a command to the options that it may have.
     """
 
     lists: Mapping[tuple[str, ...], tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""Files whose contents a shell line runs, so that an approval can be bound to them."""
+"""Files that a shell line runs, so that an approval can be bound to their contents."""
 
 import hashlib
 import os
@@ -40,8 +40,8 @@ class ScriptContents:
     """Files that a line runs.
 
     `digest` is a hash of their paths and contents, None without any. `unbound` names the first
-    program of the line that may run other files, or None. Only without such a program does an
-    approval bound to the digest cover everything that the line runs.
+    program of the line that may run other files, or None. An approval bound to the digest covers
+    everything that the line runs only if `unbound` is None.
     """
 
     digest: str | None = None
@@ -51,11 +51,10 @@ class ScriptContents:
 def script_contents(line: str, folder: Path, workspace: Path) -> ScriptContents:
     """Return the files that `line` runs as programs in the real `folder`.
 
-    Scripts are programs in the workspace, the files passed to an interpreter, also as its input, a
-    module of Python's `-m`, and the files that `make` and similar programs read by default, in
-    their folder or above. A program that may run other files is unbound, and then every file that
-    it names counts. Files that a script loads in turn are not included. May block, because it reads
-    files.
+    These are programs in the workspace, files passed to an interpreter as arguments or input,
+    modules of Python's `-m`, and files that `make` and similar programs read by default, in their
+    folder or above. A program that may run other files is unbound, and then all files that it names
+    count. Files that a script loads in turn are not included. May block, because it reads files.
     """
     script = parse_script(line)
     place = place_of(script, folder, workspace)
@@ -76,7 +75,7 @@ def script_contents(line: str, folder: Path, workspace: Path) -> ScriptContents:
     if unbound is None and (
         script.opaque_reason is not None
         or any(map(is_risky, script.assigned_names))
-        # One command may write the script that another one runs.
+        # One command may write the script that another runs.
         or {"writes", "runs"} <= roles
         or not _identities(outputs).isdisjoint(_identities(paths))
     ):
@@ -241,7 +240,7 @@ def _is_output(op: str) -> bool:
 
 
 def _identities(paths: Iterable[str]) -> set[object]:
-    """Return the paths and the device and inode of each file; two links may share a file."""
+    """Return the path, device and inode of each file, because several links may share a file."""
     identities: set[object] = set(paths)
     for path in paths:
         with suppress(OSError):
@@ -263,8 +262,8 @@ def _has_only(words: Sequence[str | None], options: Iterable[str]) -> bool:
 def _script_arguments(command: Command, folder: str) -> Iterator[str]:
     """Yield the files among the arguments up to the script.
 
-    A word after an option may be its value, and so may text attached to the option. For a folder,
-    yield the files that an interpreter looks for in it.
+    A word after an option, or text attached to it, may be its value. For a folder, yield the files
+    that an interpreter looks for in it.
     """
     before = ""
     for word in command.argv[1:]:

@@ -22,7 +22,7 @@ _TEXT_START = re.compile(r"""%|"?(?:[^\s"'$`\\{*?\[~-]|\\[^\n])""")
 
 _LAST_JOB = ("$!", '"$!"')
 
-# Words of a test that are one number, and quoted ones that are one word.
+# Unquoted words of a test that are always a number, and quoted words that are always a single word.
 _TESTED_NUMBERS = frozenset({"$?", "$#", "$$", "$!"})
 _TESTED_TEXT = re.compile(r'"(?:[^"@\\]|\\.)*"')
 
@@ -45,9 +45,8 @@ def is_risky(name: str) -> bool:
 def may_set_risky(command: Command) -> bool:
     """Return whether the arguments of a command may set or remove a risky variable.
 
-    `test -v` counts, because it evaluates its operand as an expression, which may set one. A word
-    that the shell computes, or that a file pattern matches, may be an option that sets any
-    variable.
+    `test -v` counts, because it evaluates its operand as an expression, which may set one. A
+    computed word, or a match of a file pattern, may be an option that sets any variable.
     """
     words = list(zip(command.argv[1:], command.words[1:], strict=True))
     match command.program:

@@ -34,7 +34,7 @@ class UnresolvableWrapper(Exception):
 
 
 def unwrap(command: Command) -> tuple[WrappedCommand, str | None]:
-    """Return everything that `command` runs according to the table, and why part is unknown."""
+    """Return everything that `command` runs according to the table, and why part may be unknown."""
     nested = WrappedCommand()
     pending = [command]
     try:
@@ -108,7 +108,7 @@ def _prefix(command: Command, spec: Mapping[str, Any], nested: WrappedCommand) -
 
 
 def _wrapped(inner: Command, spec: Mapping[str, Any], nested: WrappedCommand) -> list[Command]:
-    """Return the command after the options of a wrapper, if it is no script."""
+    """Return the command after the options of a wrapper, unless it is a script."""
     name, *rest = inner.argv
     if name == "-c" and "c" in spec.get("scripts", ""):
         _script(rest[0] if rest else "", nested)

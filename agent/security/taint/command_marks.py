@@ -1,12 +1,12 @@
 """Taint marks on the files that a command changes.
 
-The changed files are known only after the command. Its folder therefore records at the start the
-time from which files may have changed. The record is removed once each changed file is marked, and
-stays if some files could not be checked or Kore was killed. A command without access to untrusted
-text has a record too: it may receive such text later, which marks the folder. The compared time is
-a file's ctime, which no command can set back.
+The changed files are known only after the command, so at the start its folder records the time from
+which files may have changed. The record is removed once each changed file is marked; it stays if
+some files could not be checked or Kore was killed. A command without access to untrusted text has a
+record, too, because it may receive such text later, which marks the folder. The compared time is a
+file's ctime, which no command can set back.
 
-Several processes may run commands in a folder, each with its own attribute out of a limited set: a
+Several processes may run commands in a folder, each with its own attribute from a limited set: a
 process takes a free attribute, and changes or removes only its own.
 """
 
@@ -41,7 +41,7 @@ class WriteClock:
 
     The clock may be set back during the period. `look` therefore compares it with the monotonic
     clock and moves the start time back as needed. Files changed shortly before the start may then
-    count too, but no later change is missed.
+    count as well, but no later change is missed.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class TaintingCommand:
     """Command that may change any file of some folders.
 
     Call `start` before it runs, `begin` once it may have read untrusted text, and `end` when it has
-    ended. All of them may take a while in a large folder.
+    ended. Each may take a while in a large folder.
     """
 
     def __init__(self, *folders: Path) -> None:

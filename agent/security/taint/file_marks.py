@@ -1,11 +1,11 @@
 """Taint marks on files in the owner's folders that were written with untrusted text in context.
 
-A mark is an extended attribute, so it moves with the file. The folders around a marked file are
-marked too, because it is unknown which files a command has read.
+A mark is an extended attribute, so it moves with the file. The parent folders of a marked file are
+marked as well, because it is unknown which files a command has read.
 
 Links, FIFOs and other users' files cannot have such an attribute: their folder records the time
-from which they may have changed. If a file should take a mark but does not, the workspace records
-this for all of its contents; if that fails too, this process remembers it until it exits.
+from which they may have changed. If a file cannot take a mark, the workspace records this for all
+of its contents; if that fails as well, this process remembers it until it exits.
 """
 
 import errno
@@ -117,7 +117,7 @@ _NAME = "user.kore.untrusted"
 # Levels of a mark: `_UNSEEN` is for changes by a command, which no person could review.
 _KNOWN, _UNSEEN = b"1", b"2"
 # Unix times from which files of a folder may have changed: permanently, while commands run that may
-# know untrusted text, and while any command runs. The last counts only once the folder is marked.
+# know untrusted text, and while any command runs. The third counts only once the folder is marked.
 SINCE, RUNNING, STARTED = "user.kore.since", "user.kore.running", "user.kore.started"
 # Time from which entries of a folder may have changed that cannot be marked themselves.
 _UNMARKABLE = "user.kore.unmarkable"
@@ -140,7 +140,7 @@ _without_attributes: set[Path] = set()
 
 
 def mark_tainted(path: Path, workspace: Path, *, unseen: bool = False) -> None:
-    """Mark `path`, which is in `workspace`, after the folders around both."""
+    """Mark `path`, which is in `workspace`, after marking the parent folders of both."""
     mark_folders_around(path, workspace)
     is_marked_already = path == workspace and not unseen
     if not is_marked_already and not mark_entry(path, unseen=unseen):
@@ -257,9 +257,9 @@ def mark_level(
     """Return the mark level of a file, or the highest level of the files in a folder.
 
     `seen`: it may contain such text. `unseen`: a command may have written it there, and no tool
-    could ask a person first. Every link in the path counts, and so does its target. `times` caches
-    the folders around the path for the next file. `opened` is what was read at `path`, even if
-    something else is there now.
+    could ask a person first. Every link in the path counts, as does its target. `times` caches the
+    parent folders for the next file. `opened` describes the file that was read at `path`, which may
+    have been replaced since.
     """
     times = {} if times is None else times
     try:
@@ -275,8 +275,8 @@ def mark_level(
             mark = OpenFileMark(os.lstat(place), read_attribute(place, _NAME))
             levels.add(opened_level(str(place), mark, times))
     except OSError as exc:
-        # A dangling or circular link gives nothing to read. EINVAL means that a link was replaced
-        # by something else in the meantime.
+        # Nothing can be read through a dangling or circular link. EINVAL means that the link was
+        # replaced in the meantime.
         if exc.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             levels.add("unseen")
     return next(literal for literal in ("unseen", "seen", "none") if literal in levels)
@@ -350,7 +350,7 @@ def _unmark_entry(path: Path) -> int:
 
 
 def opened_level(path: str, opened: OpenFileMark, times: FolderTimes) -> MarkLevel:
-    """Return the level of what was found at an absolute path, without following links."""
+    """Return the level of the entry at an absolute path, without following links."""
     if opened.mark is None:
         level: MarkLevel = "seen" if (path, _NAME) in _unstored else "none"
     else:

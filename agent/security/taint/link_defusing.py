@@ -23,12 +23,13 @@ _LOCAL = r"[\w.+!#$%&/=?^{};:-]"
 _URL = rf"(?<![a-z0-9+.-])[a-z0-9+.-]+://{_REST}*|(?:www\.|mailto:|tel:){_REST}+"
 _SCHEMELESS_URL = r"(?<![\w:/])//(?=[^\s/<>|\[\]]*\.)[^\s<>`|]*"
 _MAIL = rf"(?<!{_LOCAL}){_LOCAL}++@{_NAME}{_REST}*"
-# A bare name of two labels, such as `main.py`, can hardly carry data: domains must be registered.
+# A bare name with two labels, such as `main.py`, can hardly leak data, because domains must be
+# registered.
 _HOST = rf"{_NAME}(?=/|[?#]\S|:\d)|(?:[\w-]+\.){{2,}}[^\W\d_][\w-]+"
 _NUMBERS = r"\d{1,3}(?:\.\d{1,3}){3}[/?#:]"
 _ADDRESS = rf"{_URL}|{_SCHEMELESS_URL}|{_MAIL}|(?<![\w.-])[.-]*+(?:{_HOST}|{_NUMBERS}){_REST}*"
 _TITLE = r"(?:\s{1,3}(?:\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'))?"
-# Some dialects allow blanks or a line end between `[label]` and `(address)`.
+# Some dialects allow spaces or a line break between `[label]` and `(address)`.
 _GAP = r"[ \t]*(?:\n[ \t>]*)?"
 # A target on another site needs other characters.
 _HARMLESS = r"\([\w ,#=+*-]*\)(?!\{)"
@@ -49,7 +50,7 @@ _TAIL = ".,;:!?)'*_~"
 _MAX_LABEL_CHARS = 500
 # Text after which the bracket of a label can be removed without creating a link, definition or tag.
 _BEFORE_LABEL = re.compile(r"(?:\A|[\s(*_~\"':,;|>]|[^\x00-\x7f])\Z")
-# End of an address in every renderer; some include each character up to a blank.
+# End of an address in every renderer; some include everything up to a space.
 _ENDING = re.compile(r"[.,;:!?)\]\"'*_~>]{0,4}(?!\S)")
 _PLAIN_TARGET = re.compile(r"[^\s<>\[\]\\\"'`]+")
 
@@ -80,7 +81,7 @@ def addresses(text: str) -> Iterator[tuple[int, int]]:
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """Return the pieces as one text, with a blank between adjacent code marks."""
+    """Join the pieces, with a space between adjacent code marks."""
     text = ""
     for piece in pieces:
         text += f" {piece}" if text.endswith("`") and piece.startswith("`") else piece
@@ -107,7 +108,7 @@ def break_openings(text: str) -> str:
 
 
 def break_pictures(text: str) -> str:
-    """Return the text with a blank inserted in everything that could begin a picture."""
+    """Return the text with a space inserted in everything that could begin a picture."""
     return _PICTURE.sub("! ", text)
 
 
@@ -120,8 +121,8 @@ class LinkText:
 
     `defused` is the text for people, `_rest` the text without its links. An address becomes code
     within `ticks` backticks, with one more each time if `grow`. `follows` is the character after
-    the text. `has_code` says whether an address became code. Links may stay if `is_shown` accepts
-    the address, pictures if `is_own` recognizes it as the person's own.
+    the text. `has_code` means that an address became code. Links may stay if `is_shown` accepts the
+    address, pictures if `is_own` recognizes it as the person's own.
     """
 
     def __init__(

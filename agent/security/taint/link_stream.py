@@ -59,9 +59,9 @@ _FRONT_MATTER = re.compile(r"\s*(?:---|\+\+\+)[ \t]*(?:\n|\Z)")
 # Text without a dot or colon, and without entities for them, contains no address.
 _HARMLESS = re.compile(r"[^.:&\[\]<`~+\\$-]*+")
 _JOINT = re.compile(r"[.:@&/?#](?=\S)")
-# Some renderers do not pair longer ones.
+# Some renderers do not pair longer marks.
 _MAX_TICKS = 40
-# The start of a line decides how it is read.
+# The start of a line decides how it is rendered.
 _LINE_START = 100
 
 
@@ -73,8 +73,8 @@ class LinkStream:
     """Stream that defuses the links of one reply.
 
     `earlier` contains the replies that a screen may show in one text with it. Some screens put
-    nothing in between, so the paragraph break before the reply is part of it. Links stay if
-    `is_shown` accepts the address, pictures if the address `is_own`, the person's.
+    nothing between replies, so the paragraph break before the reply is part of it. Links stay if
+    `is_shown` accepts the address, pictures if the address `is_own` (the person's).
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class LinkStream:
         self._pending = ""
         # A carriage return: the next character decides the kind of line end.
         self._return = ""
-        # Released start of the current line. `_has_begun`: more than blanks has been released.
+        # Released start of the current line. `_has_begun`: more than whitespace has been released.
         self._line = ""
         self._has_begun = False
         self._is_behind_rule = False
@@ -101,8 +101,8 @@ class LinkStream:
         # A formula of the paragraph may contain code marks.
         self._has_formula = False
         self._is_out = True
-        # Blanks at the end of the earlier replies; None without any, and after the first character
-        # of this one.
+        # Whitespace at the end of the earlier replies; None without earlier replies, and after the
+        # first character of this reply.
         self._gap: str | None = None
         self._held_blanks = ""
         earlier_text = ""
@@ -146,7 +146,7 @@ class LinkStream:
         is_waiting = bool(self._pending) and not self._fence
         self._hold(text.removesuffix("\r"))
         if is_waiting and _SPACE.search(text) is None:
-            # Every piece outside code ends with a blank.
+            # Every piece outside code ends with whitespace.
             return ""
         return "".join(self._pieces(is_end=False))
 
@@ -255,7 +255,7 @@ class LinkStream:
         has_command = not self._are_spans_sure and _COMMAND.search(piece) is not None
         self._is_unsure |= has_command
         self._has_formula |= has_command or "$" in piece
-        # Trailing blanks may look like part of a link.
+        # Trailing whitespace may look like part of a link.
         text = piece.rstrip()
         is_code_sure = self._are_spans_sure and not self._is_unsure
         output = self._defused(text, spans(text) if is_code_sure else [(text, False)])
@@ -291,7 +291,7 @@ class LinkStream:
     def _shown_as_code(self, piece: str) -> str:
         piece = break_pictures(break_openings(piece))
         if self._is_unsure:
-            # A fence may not open here. Without its joints, no address is one.
+            # A fence may not open here. Without its joints, no text is an address.
             return _JOINT.sub(r"\g<0> ", piece)
         self._longest_ticks = max(self._longest_ticks + 1, 3)
         fence = "`" * self._longest_ticks

@@ -35,10 +35,10 @@ class TrustedOrigins:
         return next(iter(self.own), None)
 
     def is_foreign(self, workspace: Path, taint: Collection[Taint]) -> bool:
-        """Return whether strangers may influence what happens in a workspace.
+        """Return whether strangers may influence work in a workspace.
 
-        True if it is outside the folders, or if it is a trusted project and the conversation has
-        taken in untrusted text.
+        True if it is outside the folders, or if it is a trusted project and the conversation
+        contains untrusted text.
         """
         if self.personal is not None and is_in(workspace, (self.personal,)):
             return False
@@ -64,10 +64,10 @@ class TrustedOrigins:
     def adopt(self, folder: Path) -> Path | None:
         """Record a worktree that the person made with git, if its repository is trusted.
 
-        Call it where a person starts work in `folder`, a real path: that choice is what the files
-        of git cannot prove. Returns the main checkout of a newly recorded worktree. A worktree
-        whose link a command with untrusted text may have written is not recorded, and neither is
-        any other folder. May block.
+        Call this when a person starts work in `folder`, a real path: git's files cannot prove that
+        choice. Returns the main checkout of a newly recorded worktree. Other folders are not
+        recorded, nor is a worktree whose link may have been written by a command with untrusted
+        text. May block.
         """
         store = find_outer_store(folder)
         if self.worktrees is None or store is None or store.own == store.common:

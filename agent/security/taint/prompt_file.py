@@ -19,8 +19,8 @@ _Key = tuple[int, int, int, int]
 class PromptText:
     """Text of a file and the level of its mark at the time of reading.
 
-    Of a file longer than `MAX_CHARS`, `text` is only the beginning, and `newest` contains its
-    last lines.
+    For a file longer than `MAX_CHARS`, `text` is only the beginning, and `newest` contains its last
+    lines.
     """
 
     text: str = ""
@@ -49,7 +49,8 @@ class PromptFiles:
     def read(self, path: str, times: FolderTimes | None = None) -> PromptText:
         """Return the usable text of the file, and slightly more if the file is longer.
 
-        Empty if there is no regular file, or a link on the way. `times`: see `mark_level`.
+        Empty if there is no regular file, or if the path contains a link. `times`: see
+        `mark_level`.
         """
         cached = self._find(path)
         if cached is None:

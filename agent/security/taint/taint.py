@@ -1,4 +1,4 @@
-"""Taint of a session, and the texts that may still leave it.
+"""Taint of a session, and checks of the texts that may still leave it.
 
 A session that has read untrusted text (`untrusted`) and something private can be persuaded to send
 the private part out. From then on every outgoing text needs a person's approval, unless the person
@@ -27,7 +27,7 @@ NOTHING: frozenset[Taint] = frozenset()
 # of a person, over all turns and sub-agents. Otherwise a page with one link per letter could have a
 # secret spelled out.
 CHOICE_BITS = 20.0
-# Each address is read in one way only: a choice of its ends would leak more than is counted.
+# Each address is parsed in only one way: a choice of its ends would leak more than is counted.
 _OFFER = re.compile(
     r"(?i)[a-z][a-z0-9+.-]{1,20}://"
     r"(?:[^\s<>\"'`()\[\]{}|]|\([^\s<>\"'`()\[\]{}|]{0,200}\))+"
@@ -42,7 +42,7 @@ class DisclosureBudget(Protocol):
     """Bits of information that choices may still reveal, per session with its sub-agents."""
 
     async def spend(self, bits: float) -> bool:
-        """Deduct `bits` before anything leaves; return whether as much was left."""
+        """Deduct `bits` before anything leaves; return whether the budget was sufficient."""
         ...
 
     def renew(self) -> None:
@@ -107,11 +107,11 @@ class TaintState:
             if texts:
                 self.budget.renew()
         elif message.role == "user":
-            # Text in a person's message that is not the person's.
+            # Text in a person's message that the person did not write.
             self.taint |= message.taint
         elif message.role == "tool":
             self.taint |= message.taint
-            # A text that is also private is not an offer: quoting from it would reveal it.
+            # Text that is also private must not be quoted: that would reveal it.
             if message.taint == UNTRUSTED:
                 self._offered.append(message.text)
                 offers = _OFFER.findall(message.text)
@@ -180,7 +180,7 @@ class TaintState:
 def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Decision | None:
     """Return the decision that the taint requires for a call, or None without an objection.
 
-    `silent`: the tool does not say whether anything leaves.
+    `silent`: the tool does not declare what leaves.
     """
     if "untrusted" not in request.taint:
         return None
@@ -209,14 +209,15 @@ def exfiltration_objection(request: ToolRequest, *, silent: bool = False) -> Dec
 
 
 def _ways_out(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return where data would leave this machine: not to a local service, unless it controls
-    containers."""
+    """Return the destinations outside this machine, including local services that control
+    containers.
+    """
     hosts, services = split_services(names)
     return (*hosts, *(str(service) for service in services if service.is_engine))
 
 
 def _plants(request: ToolRequest) -> bool:
-    """Return whether a job would do something that no person here has asked for.
+    """Return whether a job would do something that no person in the conversation requested.
 
     Listing jobs and adding a reminder of the person's own words are allowed.
     """

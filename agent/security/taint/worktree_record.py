@@ -1,4 +1,4 @@
-"""Record of linked worktrees that count like the repository that they belong to.
+"""Record of linked worktrees that are trusted like their repositories.
 
 Git's own files cannot decide this: commands may write some of them. So a worktree counts only if it
 is in this record, which no tool can reach, and if it and the repository still name each other.

@@ -1,8 +1,8 @@
 """`ask_user` tool: ask the person questions and end the turn.
 
 The person's next message is the answer. Nothing waits meanwhile: the questions are the final text
-of the turn, so they survive a restart and can be answered on every channel. An approval is
-different: it allows a call.
+of the turn, so they survive a restart and can be answered on every channel. This tool is not for
+approvals, which allow a call.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -85,7 +85,7 @@ class MemorySearch:
         return _listing(hits, f"{len(hits)} places", note)
 
     async def _open(self, name: str, number: int, call: CallContext) -> ToolResult | None:
-        """Return the text around a hit, or None if nothing has this name."""
+        """Return the text around a hit, or None if there is no hit with this id."""
         hits: Sequence[MemoryHit] = await file_io.in_thread(
             lambda: self._lines_around(name, number, call)
         )
@@ -144,7 +144,7 @@ def _by_words(query: str, texts: Sequence[str]) -> list[int]:
     if not any(ranks):
         ranks = [float(count_shared_prefixes(terms, text)) for text in texts]
     least = max(ranks, default=0.0) * NOISE_SHARE
-    # A line with one of three words is noise next to a line with all of them.
+    # A line with one of three words is noise if another line has all of them.
     places = [n for n, rank in enumerate(ranks) if rank > 0 and rank >= least]
     return sorted(places, key=lambda n: -ranks[n])
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 class ScheduleTool:
     """Tool for scheduled jobs.
 
-    A call repeated after a crash is the same job, which `call.schedule` ensures.
+    `call.schedule` ensures that a call repeated after a crash is the same job.
     """
 
     name: ClassVar[str] = "schedule"
@@ -39,7 +39,7 @@ class ScheduleTool:
         purpose="timetable",
     )
     effect: ClassVar[Effect] = "idempotent"
-    # The result declares the taint of a listing.
+    # The taint of a listing comes with the result.
     brings: ClassVar[frozenset[Taint]] = NOTHING
     parameters: ClassVar[JsonSchema] = parameters(
         action="|".join(ACTIONS),
@@ -72,7 +72,7 @@ def _schedule_of(call: CallContext) -> Schedule:
 
 
 async def _for_model(call: CallContext, work: Awaitable[T]) -> T:
-    """Await the work; a rejection is raised as `ToolError` with its text."""
+    """Await the work; raise `ToolError` with the text of a rejection."""
     try:
         return await work
     except ToolError:

@@ -67,7 +67,7 @@ class SendFile:
         return load_prompt("tools/send_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """List the files and declare that they leave."""
+        """List the files, and declare that they leave."""
         paths = self._files(args, call)
         caption = args.get("caption") or ""
         content = "\n".join([*map(str, paths), *([caption] if caption else [])])

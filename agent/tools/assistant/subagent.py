@@ -38,7 +38,7 @@ class SubagentTool:
         has_costly_plan=True,
     )
     effect: ClassVar[Effect] = "read"
-    # A sub-agent's turn has the limits of any turn.
+    # A sub-agent's turn has the same limits as any turn.
     lasts: ClassVar[bool] = True
     # The result carries the taint of the sub-agent.
     brings: ClassVar[frozenset[Taint]] = NOTHING
@@ -60,7 +60,7 @@ class SubagentTool:
         return render_prompt("tools/task", agents=self._roster())
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        """Raise `AnswerPending` when the result comes later and the call must be repeated."""
+        """Raise `AnswerPending` if the result comes later and the call must be repeated."""
         if call.spawn is None:
             raise ToolError("Sub-agents are not available here: do the work yourself.")
         prompt = args["prompt"].strip()

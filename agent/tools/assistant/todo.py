@@ -35,7 +35,7 @@ _ITEM = {
 
 
 class Todo:
-    """Tool that replaces the list; people see it with a sign for each state."""
+    """Tool that replaces the list; people see a symbol for the state of each item."""
 
     name: ClassVar[str] = "todo"
     traits: ClassVar[ToolTraits] = ToolTraits(

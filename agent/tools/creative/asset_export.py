@@ -60,7 +60,7 @@ class AssetExport:
         return load_prompt("tools/asset_export")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """List the packed files and the archive, and declare that it leaves."""
+        """List the packed files and the archive, and declare that the archive leaves."""
         paths = self._paths(args, call)
         target = await file_io.in_thread(lambda: self._target(args, call))
         return EffectPlan(

@@ -52,8 +52,8 @@ _MAX_PROMPT_CHARS = 8_000
 class ImageSettings:
     """Settings of an image service.
 
-    The address includes `/v1`. Without `asks` a picture needs no consent of a person. `price_usd`
-    is the price of a picture, None if unknown.
+    The address includes `/v1`. Without `asks`, a picture needs no consent. `price_usd` is the price
+    of a picture, None if unknown.
     """
 
     api_base: str
@@ -87,7 +87,7 @@ _MADE = re.compile(r"\AMade (.+) \([\d,]+ bytes\)\.")
 class ImageGenerate:
     """Tool that generates a picture as a new file and sends it to the person.
 
-    It costs money and the prompt leaves, so each call asks in every mode, unless it is configured
+    It costs money and sends the prompt away, so each call asks in every mode, unless configured
     otherwise. `allow` exists for tests only.
     """
 

@@ -16,7 +16,7 @@ from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
 from agent.types import Effect, JsonSchema, Taint, ToolResult
 
-# This agent reads and changes nothing.
+# This agent only reads and changes nothing.
 AGENT = "explore"
 _MAX_FOCUS_CHARS = 1_000
 
@@ -49,7 +49,7 @@ class Summarize:
         return EffectPlan(reads=(self._scope.find(args["path"], call),))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        """Raise `AnswerPending` when the result comes later and the call must be repeated."""
+        """Raise `AnswerPending` if the result comes later and the call must be repeated."""
         if call.spawn is None:
             raise ToolError("Sub-agents are not available here: read the file yourself.")
         path = self._scope.find(args["path"], call)

@@ -1,4 +1,4 @@
-"""Checks of the files that a call would write, before they are written."""
+"""Checks of files before a call writes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -78,7 +78,9 @@ class NoDraftCheck:
 
 
 def with_insistence(schema: JsonSchema, drafts: DraftCheck) -> JsonSchema:
-    """Return the parameters of a writing tool, with the one for insisting if it has an effect."""
+    """Return the parameters of a writing tool, with the parameter for insisting if it has an
+    effect.
+    """
     if not drafts.refuses:
         return schema
     return {**schema, "properties": {**schema["properties"], INSIST: {"type": "string"}}}
@@ -93,7 +95,7 @@ def reason_to_insist(args: Mapping[str, Any]) -> str:
 async def refuse_errors(
     check: DraftCheck, drafts: Sequence[Draft], args: Mapping[str, Any], call: CallContext
 ) -> None:
-    """Check drafts while a call is planned, so that no person is asked about a rejected call.
+    """Check drafts at planning time, so that no person is asked about a rejected call.
 
     Raises `ToolError`.
     """

@@ -58,7 +58,7 @@ _SEVERAL = {
 _SCHEMA = {**_SINGLE, "properties": {**_SINGLE["properties"], "edits": _SEVERAL}}
 
 
-# A changed range is quoted with the lines around it, unless it is larger.
+# Changed ranges up to this size are quoted with the lines around them.
 _MAX_LINES = 34
 
 
@@ -66,9 +66,9 @@ _ON_DISK = UnsavedText()
 
 
 class EditFile:
-    """Tool that makes one or several replacements in a file, all or none.
+    """Tool that makes one or more replacements in a file, atomically.
 
-    Encoding, BOM and line ends are preserved.
+    Encoding, BOM and line endings are preserved.
     """
 
     name: ClassVar[str] = "edit_file"
@@ -108,7 +108,7 @@ class EditFile:
         return load_prompt("tools/edit_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Return the edit as a diff. Raises ToolError when it does not fit the file."""
+        """Return the edit as a diff. Raises ToolError if it does not match the file."""
         place = self._scope.locate(args["path"], call, "write")
         path, edits = place.path, _edits(args)
         with place.discreet():

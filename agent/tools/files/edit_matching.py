@@ -1,8 +1,8 @@
 """Tolerant matching of edits, in steps, that splices the file's own text.
 
-A model quotes a file from memory: line ends, trailing blanks, indentation and typographic signs
-drift. Each step tolerates one more of these differences; the first step with a match decides. All
-text outside of the matches stays as it is, character for character.
+Models quote files from memory: line endings, trailing spaces, indentation and typographic
+characters drift. Each step tolerates one more of these differences; the first step with a match
+decides. All text outside of the matches is unchanged, character for character.
 """
 
 from bisect import bisect_left
@@ -46,7 +46,7 @@ def _bare(line: str) -> str:
     return line.translate(_PLAIN).strip()
 
 
-# The same steps for whole lines: each tolerates one more difference of a quotation.
+# The same steps for whole lines: each tolerates one more difference from the quotation.
 LINE_KEYS: tuple[Key, ...] = (str, _without_end, str.strip, _plain, _bare)
 
 
@@ -61,7 +61,7 @@ class Edit:
 
 @frozen
 class Span:
-    """Match in the text with plain line ends: [start, end) is replaced with `new`."""
+    """Match in the text with LF line endings: [start, end) is replaced with `new`."""
 
     start: int
     end: int
@@ -112,7 +112,7 @@ def find_spans(plain: str, old: str, new: str) -> tuple[list[Span], str]:
 
 
 def _exact(plain: str, old: str, new: str) -> Iterator[Span]:
-    # Overlapping matches count too: they are just as ambiguous.
+    # Overlapping matches count as well: they are just as ambiguous.
     at = plain.find(old)
     while at >= 0:
         yield Span(at, at + len(old), new)
@@ -234,7 +234,7 @@ def similar_lines(lines: Sequence[str], missing: str) -> str:
 
 
 def _by_votes(lines: list[str], old_lines: list[str]) -> int | None:
-    """Return the first line of the range where most of the wanted lines match, blanks aside."""
+    """Return the first line of the range with the most matching lines, ignoring whitespace."""
     places: dict[str, list[int]] = {}
     for n, line in enumerate(lines):
         places.setdefault(line.strip(), []).append(n)

@@ -27,7 +27,7 @@ TIMEOUT_S = 20.0
 
 
 class Glob:
-    """Tool that finds files below a folder; respects `.gitignore`, follows no links.
+    """Tool that finds files below a folder; it respects `.gitignore` and follows no links.
 
     `program` exists for tests only: ripgrep's path, None for the fallback.
     """

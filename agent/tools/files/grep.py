@@ -44,7 +44,7 @@ TIMEOUT_S = 20.0
 # In larger trees the result does not list the files that were too large.
 MAX_LISTED_FILES = 50_000
 MAX_SKIPPED_SHOWN = 5
-# A match never crosses a line end.
+# A match never spans lines.
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 _OTHER_THAN = re.compile(r"\[\^(?:[^\]\\]|\\.)*\]")
 
@@ -157,7 +157,7 @@ class Grep:
     async def _search(
         self, seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
     ) -> tuple[_Matches, str]:
-        """Return the matches and a line about files that were not searched."""
+        """Return the matches, and a line about files that were not searched."""
 
         is_cut = False
 
@@ -238,7 +238,7 @@ def _too_large(seeker: SearchBackend, options: _GrepOptions, sight: VisibleFiles
     with closing(seeker.files()) as names:
         for name in islice(names, MAX_LISTED_FILES):
             size = size_of(sight.folder / name)
-            # The visibility test takes longer than the size test.
+            # The size test comes first, because the visibility test takes longer.
             if size > MAX_BYTES and (path := sight.find(name, options.glob)) is not None:
                 yield f"{sight.display_path(path)} ({size / 1e6:.0f} MB)"
 
@@ -272,7 +272,7 @@ def _parse_options(args: Mapping[str, Any], folder: Path, name: str) -> _GrepOpt
     most = min(max(1, int(args.get("head_limit", DEFAULT_LINES))), MAX_LINES)
     context = min(max(0, int(args.get("context", 0))), MAX_CONTEXT_LINES)
     glob = args.get("glob")
-    # One match more than the limit shows that there are more.
+    # One match beyond the limit shows that there are more.
     query = Query(pattern, args.get("ignore_case") is True, name, most)
     return _GrepOptions(query, context, FilePattern(inside(glob, folder)) if glob else None)
 

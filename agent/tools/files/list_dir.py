@@ -86,7 +86,7 @@ class ListDir:
 
 
 class _ListWalk:
-    """Walk that uses descriptors, so that a folder replaced with a link is not entered.
+    """Walk that uses descriptors, so that it never enters a folder replaced with a link.
 
     `is_marked`: a name may be a stranger's text.
     """

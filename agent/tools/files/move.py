@@ -52,7 +52,7 @@ class _Move:
     entries: tuple[str, ...]
 
     def paths(self, place: Path) -> tuple[Path, ...]:
-        """Return the folder, if it is one, and the files, as paths below `place`."""
+        """Return the files, and the folder if there is one, as paths below `place`."""
         files = tuple(place / name if name else place for name in self.entries)
         return (place, *files) if self.is_folder else files
 
@@ -64,7 +64,7 @@ class _Move:
         return tuple(target for source, target in pairs if _is_executable(source))
 
     def changes(self) -> list[Draft]:
-        """Return the removed and the new files, for observers of the disk, without their texts."""
+        """Return the removed and the new files, without their texts, for observers of the disk."""
         new_paths = self.paths(self.target)[self.is_folder :] if self.target is not None else ()
         old_paths = self.paths(self.source)[self.is_folder :]
         return [
@@ -79,7 +79,7 @@ def _is_executable(path: Path) -> bool:
 
 
 class MoveFile:
-    """Tool that moves or deletes files and never replaces any. `undo` reverts it."""
+    """Tool that moves or deletes files, but never replaces existing files. `undo` reverts it."""
 
     name: ClassVar[str] = "move_file"
     traits: ClassVar[ToolTraits] = ToolTraits(
@@ -149,7 +149,8 @@ class MoveFile:
         levels = [mark_level(source) for source, _ in pairs]
         views = [self._views.knowledge(call.session, source) for source, _ in pairs]
         is_tainted = [level != "none" or "untrusted" in call.taint for level in levels]
-        # Mark first, so that nothing has its new name without its mark: the attribute moves along.
+        # Mark first, so that no file has its new name without its mark: the attribute moves with
+        # the file.
         for (source, target), level, is_marked in zip(pairs, levels, is_tainted, strict=True):
             if is_marked:
                 mark_folders_around(target, call.workspace)
@@ -257,7 +258,7 @@ def _difference(move: _Move, root: Path) -> str:
 
 
 def _text(path: Path) -> str | None:
-    """Return the text; None for a link, a binary, a too large or an unreadable file."""
+    """Return the text; None for a link, or for a binary, unreadable or too large file."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None

@@ -1,4 +1,4 @@
-"""AGENTS.md files between the working folder and a file that is read, shown once."""
+"""AGENTS.md files between the working folder and the file being read, shown once."""
 
 import os
 from pathlib import Path
@@ -21,10 +21,10 @@ def nested_instructions(
 ) -> str:
     """Return instructions for `path` that the conversation has not yet seen in their current form.
 
-    The nearest come last; the instructions of the folder where relative paths start, and of those
-    around it, are in the system prompt. As there, only the owner's text counts: nothing from an
-    untrusted folder, no link that leads to anything but instructions of the project, and no file
-    that may contain strangers' text. A call limited to some files gets none.
+    The nearest come last; the instructions of the folder where relative paths start, and of its
+    parents, are in the system prompt. As there, only the owner's text counts: untrusted folders,
+    links to anything but instructions of the project, and files that may contain strangers' text
+    are ignored. A call limited to some files gets no instructions.
     """
     try:
         return _texts(path, call, views, scope)
@@ -68,7 +68,7 @@ def _of(folder: Path, call: CallContext, views: FileViews, scope: WorkspaceScope
 
 
 def _is_open(path: Path, call: CallContext, scope: WorkspaceScope) -> bool:
-    """Return whether the call could read the file as well; a link leads elsewhere."""
+    """Return whether the call could read the file itself; a link leads elsewhere."""
     try:
         return scope.find(str(path), call) == path
     except ToolError:

@@ -13,16 +13,16 @@ from agent.text.notebook import Notebook, NotebookCell
 from agent.text.terminal_output import TerminalOutput
 from agent.types import Image
 
-# Longest output shown of one cell; its end says what came out.
+# Maximum length of a cell's output; the end is shown, because it contains the result.
 MAX_OUTPUT_CHARS = 4_000
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-# The first one of an output is shown. Jupyter adds plain text to almost every output.
+# The first available form of an output is shown. Jupyter adds plain text to almost every output.
 _TEXTS = ("text/plain", "text/markdown", "text/latex", "application/json", "text/html")
 
 
 @frozen
 class ShownOutputs:
-    """Outputs of some cells: their texts in one, each on a line of its own, and their pictures."""
+    """Outputs of some cells: their joined texts, each on a separate line, and their pictures."""
 
     text: str = ""
     images: Sequence[Image] = ()
@@ -109,7 +109,7 @@ def _joined(value: Any, separator: str = "") -> str:
 
 
 def _plain(text: str) -> str:
-    """Return the text as a terminal shows it at the end."""
+    """Return the text as a terminal would finally show it."""
     screen = TerminalOutput()
     data = screen.feed(text.encode("utf-8", "replace")) + screen.end()
     return data.decode("utf-8", "replace").rstrip("\n")

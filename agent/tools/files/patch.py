@@ -1,4 +1,4 @@
-"""`apply_patch` tool: change several files with one text, for models trained on this format.
+"""`apply_patch` tool: change several files with a single patch, for models trained on this format.
 
 Other models are not offered the tool; those that know it call it anyway.
 """
@@ -219,7 +219,7 @@ class ApplyPatch:
         return {path: await read_unsaved(path, call) for path in paths if not path.is_symlink()}
 
     def _place(self, patch: FilePatch, call: CallContext) -> Path:
-        """Return the file of a patch; a link is deleted or moved itself, and followed otherwise."""
+        """Return the file of a patch; links are followed, except when they are deleted or moved."""
         if patch.kind != "delete" and patch.target is None:
             return self._scope.find(patch.path, call, "write")
         path = self._scope.find_entry(patch.path, call)

@@ -40,7 +40,7 @@ _MAX_PLACES = 10
 
 @frozen
 class LineNumbers:
-    """Old lines of a hunk according to its header: a hint, because models count badly."""
+    """Old lines of a hunk according to its header: only a hint, because models count badly."""
 
     start: int
     count: int
@@ -99,8 +99,8 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], name: str) -> PatchedText:
     """Return the text after all hunks, which may come in any order.
 
     Each hunk must fit exactly one position by its lines, anchors and line numbers. Lines that no
-    hunk removes stay as they are, character for character, and the last line stays (un)finished.
-    Raises `ToolError`, which lists the candidate lines.
+    hunk removes are unchanged, character for character, and the last line keeps its line break or
+    its lack of one. Raises `ToolError`, which lists the candidate lines.
     """
     places = _Places(text, name)
     edits = _Edits(places.raw)
@@ -314,7 +314,7 @@ class _Places:
 
 
 class _Edits:
-    """Changes of several hunks to the same lines, which must not contradict each other."""
+    """Changes of several hunks to the same lines, which must be consistent."""
 
     def __init__(self, raw: list[str]) -> None:
         self._raw = raw
@@ -366,7 +366,7 @@ class _Edits:
         return PatchedText("".join(lines), tuple(regions))
 
     def _ending(self, position: int) -> str:
-        """Return the usual line end around a line."""
+        """Return the usual line ending around a line."""
         around = (position - 1, position, position - 2)
         lines = [self._raw[n] for n in around if 0 <= n < len(self._raw)]
         ending = next((line[-2:] for line in lines if line.endswith("\n")), "\n")
@@ -383,7 +383,7 @@ def _refuse_both(hunk: int, other: int, position: int, name: str) -> None:
 
 
 def _nearest(places: Sequence[int], numbers: LineNumbers | None) -> list[int]:
-    """Return the positions nearest to the line of the header; all positions without one."""
+    """Return the positions nearest to the line in the header, or all positions if it names none."""
     if numbers is None:
         return list(places)
     least = min(abs(place + 1 - numbers.start) for place in places)

@@ -152,7 +152,7 @@ class ReadFile:
         return with_remarks(result, unsaved.remark)
 
     def _number_lines(self, lines: list[str], first: int, last: int, room: int) -> tuple[str, int]:
-        """Return the lines that fit, and the number of the last of them."""
+        """Return the lines that fit, and the number of the last line."""
         width = len(str(last))
         numbered: list[str] = []
         for number in range(first, min(last, first + LINE_LIMIT - 1) + 1):
@@ -173,7 +173,7 @@ class ReadFile:
 
 
 class WriteFile:
-    """Tool that writes exactly `content` to a file; to a notebook, also cells as they are read.
+    """Tool that writes exactly `content` to a file; a notebook also accepts cells as they are read.
 
     An existing file keeps its mode, its encoding and, unless `content` contains CRLF, its CRLF line
     endings.
@@ -214,7 +214,7 @@ class WriteFile:
         path = place.path
         old = await file_io.in_thread(lambda: _existing(path))
         unsaved = await read_unsaved(path, call)
-        # The person has seen the diff: do not reject an approved call when the turn resumes.
+        # The person has seen the diff, so do not reject an approved call when the turn resumes.
         if old is not None and (old.text or unsaved.text) and not call.resumed:
             self._refuse_unread(path, call.session, unsaved)
         old, new = _rewritten(path, unsaved.over(old) if old else None, args["content"])
@@ -382,7 +382,7 @@ def _existing(path: Path) -> Document | None:
 
 
 def _rewritten(path: Path, old: Document | None, content: str) -> tuple[Document | None, Document]:
-    """Return the document to overwrite and the new one, both as texts of the same kind."""
+    """Return the document to overwrite and the new document, both as texts of the same kind."""
     if (cells := replace_cells(old, path, content)) is not None:
         return open_cells(old, path) if old else None, cells
     form = old.form if old else TextFormat()

@@ -1,4 +1,4 @@
-"""File search with ripgrep, or with our fallback program where it is missing.
+"""File search with ripgrep, or with our fallback program if it is missing.
 
 The program's output is not trusted, because a folder may be replaced with a link during the walk.
 The output only names candidates; the caller reads each file in a safe way (see `find`).
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _RECORD_LIMIT_BYTES = 4_000_000
 _RECORD_BEGINNING_BYTES = 65_536
 _MAX_ERROR_CHARS = 300
-# No settings of a person, neither by file nor by environment. `.gitignore` files in the searched
+# No personal settings, from files or from the environment. `.gitignore` files in the searched
 # folder apply; those above it are read by `Ignores`. `--no-ignore-dot` disables `.ignore`, and
 # since ripgrep 14 also `.rgignore`.
 _RG = ("--no-config", "--no-messages", "--hidden", "--glob=!.git", "--color=never",
@@ -79,14 +79,14 @@ class SearchBackend:
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self.stopped = False
-        # Part of the tree could not be searched; known at the end.
+        # Part of the tree could not be searched; set at the end.
         self.is_cut = False
         # Files with a matching line that is too long to be passed on.
         self.long_lines: set[str] = set()
         self._lock = Lock()
 
     def use_stand_in(self) -> bool:
-        """Use the fallback program from now on; return whether that is a change."""
+        """Switch to the fallback program; return whether that is a change."""
         is_other, self._program = self._program is not None, None
         return is_other
 
@@ -184,7 +184,7 @@ async def run_search(seeker: SearchBackend, work: Callable[[], T], timeout_s: fl
 
     If ripgrep fails, `work` is repeated with the fallback program: ripgrep 13 aborts at a line that
     ends in two carriage returns and obeys `.rgignore` files, and every ripgrep blocks on a pipe
-    named `.gitignore`. After `timeout_s`, and when the caller is cancelled, the program is ended
+    named `.gitignore`. After `timeout_s`, or when the caller is cancelled, the program is ended
     (`stop`); `work` then returns the results found so far.
     """
 
@@ -238,7 +238,7 @@ def _start_search(argv: list[str], folder: Path) -> subprocess.Popen[bytes]:
 
 @frozen
 class _Record:
-    """Record of a program's output; only the beginning of one that is far too long."""
+    """Record of a program's output, cut to its beginning if it is far too long."""
 
     data: bytes
     is_cut: bool = False
@@ -269,7 +269,7 @@ def _read(stream: int, pid: int | None) -> bytes:
     poll.register(stream, select.POLLIN)
     remaining_checks, timeout_s = _MAX_CHECKS, _SILENCE_TIMEOUT_S
     while pid is not None and not poll.poll(1000 * timeout_s):
-        # A program that searches runs, or waits for the disk.
+        # A searching program either runs or waits for the disk.
         remaining_checks = remaining_checks - 1 if _sleeps(pid) else _MAX_CHECKS
         timeout_s = _CHECK_INTERVAL_S
         if not remaining_checks:

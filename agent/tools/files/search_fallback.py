@@ -1,9 +1,9 @@
-"""Replacement for ripgrep where it is missing: a program that writes ripgrep's JSON.
+"""Replacement for ripgrep if it is missing: a program that writes ripgrep's JSON.
 
 `files ROOT` lists the files below this folder, each terminated by NUL. `lines ROOT PATTERN i|-
 NAME` prints the matching lines of the file NAME or, if it is empty, of all files. It is a separate
-process because a search can take long: its parent ends it, and the kernel does if the parent is
-gone.
+process, because a search can take long: its parent ends it or, if the parent is gone, the kernel
+does.
 """
 
 import json
@@ -53,8 +53,8 @@ _WORD = (
     r"\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}",
     r"\p{No}\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}\p{Po}\pS\pZ\p{Cc}\p{Co}",
 )
-# Positions where RE2's ASCII-only `\b` can be replaced with a neighbour. Only whether a line
-# matches counts, so a neighbour may be part of the match at both ends of a pattern.
+# Positions where RE2's ASCII-only `\b` can be replaced with a neighbour. Only the fact that a line
+# matches counts, so the match may include a neighbour at both ends of a pattern.
 _WORDS = r"\((?:\?:)?(?:\w+\|)*\w+\)"
 _BEGINS = re.compile(rf"\A(\(\?[ims]+\))?\\b(?=\w|\\[wd]|{_WORDS})")
 _ENDS = re.compile(rf"((?:(?<![\\\w])|\\[bBdDsSwW])\w+|\\[wd]\+?|{_WORDS})\\b$")
@@ -182,7 +182,7 @@ def main() -> int:
     walk = _SearchWalk(Path.cwd(), root)
     for path in [name] if name else walk.files():
         for number, line in _lines(path, regexp):
-            # With a line end, as in ripgrep: no part of the line itself is mistaken for one.
+            # With a line break, as in ripgrep: no part of the line itself is mistaken for it.
             line_data = {"text": f"{line}\r\n"}
             data = {"path": {"text": path}, "lines": line_data, "line_number": number}
             out.write(json.dumps({"type": "match", "data": data}).encode() + b"\n")
@@ -240,7 +240,7 @@ def _lines(path: str, regexp: "_Regexp") -> Iterator[tuple[int, str]]:
         return
     exact = lines
     if TextFormat.of(data) == TextFormat() and any("\ufffd" in line for line in lines):
-        # Bytes that are not text must match nothing, but be shown.
+        # Bytes that are not text must match nothing, but must be shown.
         exact = lines_of(data.decode("utf-8", "surrogateescape"))
     for number, (line, searched) in enumerate(zip(lines, exact, strict=True), 1):
         if regexp.search(searched.encode("utf-8", "surrogateescape")):

@@ -47,7 +47,7 @@ class Undo:
         return load_prompt("tools/undo")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """List the files that would change, and the difference. Raises ToolError if none would."""
+        """List the files that would change, with the diff. Raises ToolError if there are none."""
         return await file_io.in_thread(lambda: self._plan(self._request(args, call), call))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
@@ -71,7 +71,7 @@ class Undo:
         reversal, blobs = _reversal(self._scope, call)
         moves = _require_any(reversal.plan(request))
         root = call.workspace
-        # Taken first: the current content may not be stored anywhere afterwards.
+        # Read before the undo: afterwards, the current content may not be stored anywhere.
         pairs = report.net_changes(moves, "undo")
         diffs = {
             path: report.differences({path: pair}, blobs, root, MAX_DIFF_CHARS)
@@ -108,7 +108,7 @@ def _reversal(scope: WorkspaceScope, call: CallContext) -> "tuple[Reversal, Any]
 def change_check(scope: WorkspaceScope, call: CallContext) -> Any:
     """Return a check that raises ToolError for a path that the call may not change.
 
-    A link itself is changed, wherever it leads, so its folder counts.
+    For a link, the link itself is changed, so its folder counts and not its target.
     """
     is_closed = scope.closed(call)
 

@@ -1,4 +1,4 @@
-"""Unsaved texts of a person's editor, for the tools that read and change files.
+"""Unsaved texts of a person's editor, for tools that read and change files.
 
 The tools read the unsaved text, and apply changes to it, on the disk and in the editor.
 """
@@ -23,7 +23,7 @@ MAX_BYTES = 1_000_000
 
 @frozen
 class UnsavedText:
-    """Text of a file in the editor, with the line ends of the file.
+    """Text of a file in the editor, with the line endings of the file.
 
     `text` is None if it equals the file on the disk or is unknown. `remark` is for the model.
     """
@@ -72,9 +72,9 @@ def save_unsaved(path: Path, unsaved: UnsavedText, call: CallContext) -> None:
 
 
 async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
-    """Pass a tool's change on to the editor, so that its buffer and its undo include it.
+    """Pass a tool's change to the editor, so that its buffer and its undo history include it.
 
-    Return a remark for the model; empty if the editor took the text over unchanged.
+    Return a remark for the model; empty if the editor accepted the text unchanged.
     """
     editor = call.environment.editor
     if editor is None or not path.is_relative_to(call.workspace):
@@ -116,10 +116,10 @@ def with_remarks(result: ToolResult, *remarks: str) -> ToolResult:
 
 
 def _with_line_ends_of(document: str, text: str) -> str:
-    """Return the text with the document's line ends, which editors store separately, like a BOM."""
+    """Restore the document's line endings, which editors store separately, like a BOM."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
     ends = document.count("\r\n")
     if not ends or ends != document.count("\n"):
-        # With mixed line ends, only the exact text shows whether something changed.
+        # With mixed line endings, only the exact text shows whether something changed.
         return document if plain == document.replace("\r\n", "\n") else plain
     return plain.replace("\n", "\r\n")

@@ -74,7 +74,7 @@ class FileAccess:
 
     @contextmanager
     def discreet(self) -> Iterator[None]:
-        """Replace errors that reveal the content of a file that the model may not read yet."""
+        """Replace errors that would reveal a file that the model may not read yet."""
         try:
             yield
         except ToolError as exc:
@@ -85,7 +85,7 @@ class FileAccess:
 
 @frozen
 class LocatedPath(FileAccess):
-    """Real path of a call, and its access to it."""
+    """Real path of a call, and the call's access to it."""
 
     path: Path
 
@@ -96,7 +96,7 @@ class LocatedPath(FileAccess):
 
 @frozen
 class WorkspaceScope:
-    """Path resolution for tools that separates each person's data from the others'.
+    """Path resolution for tools that isolates each person's data.
 
     The owner may see everything. Other people see their own memory file and the files that they
     sent, but neither other people's files nor the owner's profile and tasks. In Kore's own folder
@@ -108,8 +108,8 @@ class WorkspaceScope:
     def find(self, path: str, call: CallContext, outside: Access | None = None) -> Path:
         """Return the real path of `path`. Raises ToolError if the call may not access it.
 
-        A path outside the workspace needs the kind of access as `outside`, and either commands have
-        the same access or a person has allowed it.
+        Outside the workspace, the call needs an access of the kind `outside`: either commands have
+        this access, or a person has allowed it.
         """
         place = self.locate(path, call, outside)
         if place.missing is not None:
@@ -149,7 +149,10 @@ class WorkspaceScope:
         return LocatedPath(real)
 
     def locate_all(self, paths: Iterable[str], call: CallContext, outside: Access) -> FileAccess:
-        """Return the access to several files. Raises ToolError if it takes two questions."""
+        """Return the access to several files.
+
+        Raises ToolError if this takes more than one question.
+        """
         places = [self.locate(path, call, outside) for path in paths]
         missing = list(dict.fromkeys(each.missing for each in places if each.missing is not None))
         if len(missing) > 1:
@@ -318,7 +321,7 @@ def _leads_outside(path: str, call: CallContext) -> ToolError:
 
 
 def _folder_around(real: Path) -> Path:
-    """Return the folder to ask a person about: the repository around a path, or its folder.
+    """Return the folder to ask a person about: the repository that contains a path, or its folder.
 
     For a file directly in a folder such as the home folder, return the file itself.
     """
@@ -401,7 +404,7 @@ def holds_files_of_others(call: CallContext) -> bool:
 def _inbox_elsewhere(path: str, call: CallContext) -> Path | None:
     """Return the folder of files sent by the person, if the path is in it.
 
-    This applies if the working folder differs from the folder that contains the inbox.
+    This applies if the inbox is outside of the working folder.
     """
     home = _home(call.memory)
     if call.workspace == home.resolve():
@@ -448,7 +451,7 @@ class VisibleFiles:
         self.rights = rights
         self._can_list = None if rights is None else cache(rights.can_list)
         self._ignores = Ignores(self.root, folder, _bytes)
-        # True once a file was omitted because its path is too long for system calls.
+        # True if a file was omitted because its path is too long for system calls.
         self.is_cut = False
         own = folded_path(self.root / OWN_FOLDER)
         self._own = None if folded_path(folder).is_relative_to(own) else own
@@ -465,7 +468,7 @@ class VisibleFiles:
         return self.find_named(name)
 
     def find_named(self, name: str) -> Path | None:
-        """Return the same for a file requested by name, regardless of `.gitignore`."""
+        """Like `find`, for a file requested by name, regardless of `.gitignore`."""
         path = self.folder / name
         if len(os.fsencode(path)) > _PATH_BYTES:
             self.is_cut = True

@@ -1,4 +1,4 @@
-"""Atomic writes of several files: all of them, or none."""
+"""Atomic writes of several files."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -24,9 +24,9 @@ class _Write:
 
 
 def write_set(drafts: Sequence[Draft], call: CallContext) -> None:
-    """Write drafts whose files have not changed since the drafts were made.
+    """Write drafts, provided that no file has changed since the drafts were made.
 
-    Blocks. Raises `ToolError`: then no file has changed, and the journal of changes says so.
+    Blocks. If it raises `ToolError`, no file has changed, and the journal of changes says so.
     """
     with ExitStack() as stack:
         # In a fixed order, so that two calls never deadlock; each once, because names that differ

@@ -90,7 +90,7 @@ class GitHistoryGuard:
     def end(self, *, is_restored: bool = True) -> Sequence[str]:
         """Restore files that git did not remove, if requested.
 
-        Return the restored places, relative to the workspace.
+        Return the restored paths, relative to the workspace.
         """
         with self._lock:
             self._has_ended = True

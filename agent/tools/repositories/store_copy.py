@@ -116,7 +116,7 @@ class HistoryCopy:
             existing, folders = self._existing()
             lost = self._lost_refs(existing, folders)
             lost |= self._lost_objects(existing, [*lost])
-            # The store may have been moved: then nothing is lost, and no second copy is made.
+            # If the store was moved, nothing is lost and no second copy is made.
             if not lost or not self._is_in_place():
                 return None
             put_back(self.store, lost)
@@ -222,9 +222,9 @@ class HistoryCopy:
     ) -> dict[str, bytes | OpenFile]:
         """Return the lost objects.
 
-        All lost objects are returned as soon as a pack is among them and no real new one was
-        written, or as soon as git cannot find an object that it never drops: the object of an
-        existing ref or log.
+        All lost objects are returned if they include a pack and no valid new pack was written, or
+        if git cannot find an object that it never drops, that is, the object of an existing ref or
+        log.
         """
         missing = {
             name: content
@@ -272,7 +272,7 @@ class HistoryCopy:
 
     @contextmanager
     def _intact_index(self, name: str) -> Iterator[PackIndex | None]:
-        """Open an index, if it and its pack are intact."""
+        """Open an index if it and its pack are intact."""
         with ExitStack() as stack:
             try:
                 packed = f"{name.removesuffix('.idx')}.pack"

@@ -26,7 +26,7 @@ _ENTRY_BYTES = 4 + 4
 _LARGE_OFFSET_BYTES = 8
 _PACK_SIGNATURE = b"PACK\0\0\0\2"
 _PACK_HEADER_BYTES = len(_PACK_SIGNATURE) + 4
-# Size of the smallest object in a pack: its type, and compressed nothing.
+# Size of the smallest object in a pack: its type, and compressed empty content.
 _MIN_OBJECT_BYTES = 9
 _CHUNK_BYTES = 1 << 20
 # Widths of names in the two repository formats, and their hashes.
@@ -137,9 +137,9 @@ class HistoryLimits:
 
 @frozen
 class StoreFolder:
-    """Folder of a store as it was listed.
+    """Folder of a store at the time of listing.
 
-    `is_settled`: a later change of its content is visible in its stamp.
+    `is_settled`: any later change of its content changes its stamp.
     """
 
     stamp: tuple[int, int]
@@ -179,7 +179,7 @@ class HistoryCache:
             self.folders[store] = objects
 
     def hold(self, descriptor: int, stack: ExitStack, limit: int) -> OpenFile:
-        """Return a file that stays open until the stack closes. Raises `LimitExceeded`."""
+        """Return a file that remains open until the stack closes. Raises `LimitExceeded`."""
         info = os.fstat(descriptor)
         key = (info.st_dev, info.st_ino)
         with self._lock:
@@ -216,7 +216,7 @@ class HoldingBudget:
 
     @contextmanager
     def store(self) -> Iterator[None]:
-        """Give back the budget of a store that cannot be preserved."""
+        """Return the budget of a store that cannot be preserved."""
         before = self._files, self._read_bytes
         try:
             yield
@@ -262,7 +262,7 @@ def walk_history(
 ) -> Iterator[tuple[str, int]]:
     """Yield each folder of a history: a prefix of the names in it, and a descriptor.
 
-    The caller puts the folder into `listed` before it asks for the next one. Links are not
+    The caller puts the folder into `listed` before it requests the next one. Links are not
     followed. If `is_strict`, raises OSError and `LimitExceeded` for an unreadable folder; otherwise
     such a folder is omitted.
     """
@@ -306,7 +306,7 @@ def history_names(folder: int, path: str) -> tuple[list[str], tuple[str, ...]]:
     elif path in (OBJECTS, "worktrees/"):
         names = _NO_FILES
     else:
-        # Files that git has not finished are not part of it.
+        # Files that git has not finished writing are not part of the history.
         return [
             name for name in files if not name.endswith(".lock") and not name.startswith("tmp_")
         ], tuple(folders)

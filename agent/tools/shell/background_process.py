@@ -28,7 +28,7 @@ class RingBuffer:
     def feed(self, data: bytes) -> None:
         self.total_bytes += len(data)
         self._data += data
-        # Cut only at one and a half times the limit, so that not every byte moves all others.
+        # Cut only at one and a half times the limit, so that the rest is not moved for every byte.
         if len(self._data) > self._limit * 3 // 2:
             del self._data[: -self._limit]
 
@@ -41,7 +41,7 @@ class RingBuffer:
 
 MAX_BUFFER_BYTES = 200_000
 
-# A process ends when its conversation has been silent for this long.
+# A process is ended when its conversation has been silent for this long.
 MAX_IDLE_S = 12 * 3600.0
 
 WRITE_TIMEOUT_S = 5.0
@@ -55,7 +55,7 @@ Work = Callable[[int, Callable[[bytes], None]], Awaitable[Exit]]
 
 @frozen
 class ProcessOrigin:
-    """Origin of a process: its command and place, reachable hosts and taint of its output.
+    """Origin of a process: its command and folder, reachable hosts and the taint of its output.
 
     `is_exposed`: it could read strangers' words from the start. `read_only`: it cannot write to
     disk.
@@ -73,7 +73,7 @@ class ProcessOrigin:
 class BackgroundProcess:
     """Process and its last output.
 
-    `run` lasts as long as the process; `exit_description` says how it ended, None while it runs.
+    `run` lasts as long as the process; `exit_description` describes its exit, None while it runs.
     `is_ending`: its end was requested, which takes a moment. `has_unreported_end`: the model does
     not know yet that it ended (`is_being_reported`: the next turn reports it). `start_error` is the
     reason why it could not be started.
@@ -178,14 +178,14 @@ class BackgroundProcess:
     def touch(self, idle_s: float = MAX_IDLE_S) -> None:
         """Restart the idle timer, because a message arrived in its conversation."""
         if self._idle is not None and self.exit_description is None:
-            with suppress(RuntimeError):  # it is being ended
+            with suppress(RuntimeError):  # the process is being ended
                 self._idle.reschedule(asyncio.get_running_loop().time() + idle_s)
 
     async def read_output(self, wait_s: float, *, first_words: bool) -> tuple[bytes, int]:
         """Return the output since the last read, and the number of lost bytes.
 
-        Waits for the end of the process, or for the timeout. With `first_words`, the first output
-        after some input is enough.
+        Waits for the end of the process or the timeout or, with `first_words`, for the first output
+        after some input.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -217,7 +217,7 @@ class BackgroundProcess:
         return True
 
     async def _mark_read(self) -> None:
-        """Withdraw the notification of the model, which knows the end."""
+        """Withdraw the notification of the model, which knows about the end."""
         self.has_unreported_end = False
         withdraw, self._withdraw = self._withdraw, None
         if withdraw is not None:

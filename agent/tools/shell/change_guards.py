@@ -18,7 +18,7 @@ FindStores = Callable[[], Collection[Path]]
 
 @frozen
 class ChangedFolder:
-    """Folder that a command may change; None as `identity`: it is not checked."""
+    """Folder that a command may change; it is not checked if its `identity` is None."""
 
     path: Path
     identity: FolderIdentity | None = None
@@ -30,10 +30,10 @@ class ChangedFolder:
 
 
 class ChangeGuards:
-    """Guards against new files that steer later turns or git, and against a lost history.
+    """Guards against new files that influence later turns or git, and against a lost history.
 
-    The first folder is the workspace; paths are relative to it, or full. Call `begin` first,
-    `restore` and `set_aside` in the end.
+    The first folder is the workspace; paths are relative to it, or absolute. Call `begin` first,
+    and `restore` and `set_aside` at the end.
     """
 
     def __init__(self, folders: Sequence[ChangedFolder], cache: HistoryCache) -> None:
@@ -68,9 +68,9 @@ class ChangeGuards:
             guard.begin(own_stores(folder.path, find[folder.path]), deleted)
 
     def restore(self, *, is_restored: bool = True) -> list[str]:
-        """Restore what git did not remove; return the restored places. May block.
+        """Restore files that git did not remove; return the restored paths.
 
-        Nothing is restored where another folder has taken the place of one.
+        May block. Nothing is restored in a folder that was replaced.
         """
         return [
             place
@@ -79,10 +79,10 @@ class ChangeGuards:
         ]
 
     def set_aside(self, *, is_exposed: bool, is_confined: bool) -> list[tuple[str, str]]:
-        """Rename new files that steer later turns, and in a sandbox those that git would obey.
+        """Rename new files that influence later turns and, in a sandbox, files that git would obey.
 
-        They stay if the command cannot know strangers' words (`is_exposed`), or where another
-        folder has taken the place of one. Returns their old and new names. May block.
+        Nothing is renamed if the command cannot know strangers' words (`is_exposed`), or in a
+        folder that was replaced. Returns the old and new names. May block.
         """
         moved: list[tuple[str, str]] = []
         for folder, created, stores in zip(self._folders, self._created, self._stores, strict=True):

@@ -38,7 +38,7 @@ from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
 from agent.types import ToolCall
 
 _LOG_FILE_BYTES = 500_000
-# Limits of a server's log output, at once and per second.
+# Limits of a server's log output: burst and rate per second.
 _LOG_BURST_BYTES = 20_000_000
 _LOG_BYTES_PER_S = 100_000
 
@@ -61,7 +61,7 @@ class ServerLog:
         self.write(f"[{sentence}]\n".encode())
 
     def last_words(self) -> str:
-        """Return the reason for its end: Kore's message, or the last line that it wrote."""
+        """Return the reason for the server's end: Kore's message, or the server's last line."""
         if self._failure or not self._last_line:
             return self._failure
         return f"It ended; its last output was: {self._last_line}"
@@ -93,7 +93,7 @@ class ServerLog:
 
 
 _STOP_TIMEOUT_S = 1.0
-# It may run for weeks, so it is checked less often than a command.
+# A server may run for weeks, so it is checked less often than a command.
 _POLL_INTERVAL_S = 5.0
 
 
@@ -108,8 +108,8 @@ class TooMuchOutput(Exception):
 class ServerCommand:
     """Command that starts a server.
 
-    It works in `folder`, which it may change unless `read_only`, and whose identity is `identity`
-    if that is known. `home` is its /tmp and HOME, and persists across starts. It can also read
+    It works in `folder`, which it may change unless `read_only`. `identity` is the folder's
+    identity, if known. `home` is its /tmp and HOME, and persists across starts. It can also read
     `shown_folders` and reach the hosts of `network`. `reach` exists for tests: the addresses that
     `network` may lead to.
     """
@@ -126,7 +126,7 @@ class ServerCommand:
 
 
 class ConfinedServer:
-    """Server process and its input; all of its processes end with the block of `open`.
+    """Server process and its input; all of its processes end with the `open` context.
 
     `title` describes it for people, such as "MCP server time". `find_command` returns the command,
     may block, and raises `ToolError`. `meters` limit its resource usage.
@@ -182,7 +182,7 @@ class ConfinedServer:
                 try:
                     await asyncio.wait({task}, timeout=_STOP_TIMEOUT_S)
                 finally:
-                    # Also when the caller is cancelled for a second time.
+                    # Even if the caller is cancelled a second time.
                     task.cancel()
                 await asyncio.wait({task})
 
@@ -232,7 +232,7 @@ class ConfinedServer:
     def _meter(
         self, command: ServerCommand, folder: Path
     ) -> AbstractAsyncContextManager[CommandMeter | None]:
-        """Return a meter that ends the server when it uses up the memory or the disk."""
+        """Return a meter that ends the server when it exceeds its memory or fills the disk."""
         if (limits := self._settings.limits) is None:
             return nullcontext()
         folders = (command.home,) if command.read_only else (command.home, folder)
@@ -275,7 +275,7 @@ class ConfinedServer:
     def _restrictions(self, folder: Path) -> MountRestrictions:
         """Return the mount restrictions of its folder.
 
-        They are the restrictions of an owner's command that has read strangers' words.
+        They equal the restrictions of an owner's command that has read strangers' words.
         """
         environment = ToolEnvironment(
             session=self._title,
@@ -318,7 +318,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 class OutputBudget:
-    """Bytes that a server may still send; the budget refills with time."""
+    """Bytes that a server may still send; the budget refills over time."""
 
     def __init__(self) -> None:
         self._spent_bytes = 0.0

@@ -52,10 +52,10 @@ def wanted_hosts(
     own: OwnServices,
     writable: Sequence[Path],
 ) -> dict[str, LocalService | None]:
-    """Return the hosts and local services by their canonical form. May block.
+    """Return the hosts and local services in canonical form.
 
-    `limit` is the role's; no service may be one of Kore's `own`. Commands can change the folders
-    `writable`. Raises `ToolError`.
+    May block. `limit` is the role's limit; Kore's `own` services are rejected. Commands can change
+    the folders `writable`. Raises `ToolError`.
     """
     if len(words) > _MAX_HOSTS:
         raise ToolError(f"network lists {len(words)} hosts; the limit is {_MAX_HOSTS}.")
@@ -288,7 +288,7 @@ class Exec:
         return self.processes.background_taint(workspace)
 
     def _remark(self, line: CommandLine, ended: CommandResult, text: str) -> str:
-        """Return advice on what the sandbox refused. May block."""
+        """Return advice on accesses that the sandbox refused. May block."""
         if not self._commands.holds(line):
             return ""
         end = CommandEnd(
@@ -316,7 +316,7 @@ class Exec:
         ]
 
     def _deletion(self, line: CommandLine) -> Deletion | None:
-        """Return known deletions of a command, or possible ones if unprotected. May block."""
+        """Return known deletions of a command, or possible deletions if unprotected. May block."""
         targets = line.deletion_targets()
         unprotected = self._commands.unprotected_history(line)
         deletion = None
@@ -385,7 +385,7 @@ class Exec:
     def _line(self, args: Mapping[str, Any], call: CallContext) -> CommandLine:
         """Return the command as its plan names it. Raises `ToolError`.
 
-        Without a plan, nothing was judged yet, and it reaches no further hosts.
+        Without a plan, nothing was judged yet, and the command reaches no further hosts.
         """
         command, plan = _command(args), call.plan or EffectPlan()
         return CommandLine(

@@ -1,6 +1,6 @@
 """Guard against new files in git stores that git would run or read as configuration.
 
-Files that existed before are read-only to a command in a sandbox. New files are known only
+Files that existed before are read-only for a command in a sandbox. New files are known only
 afterwards: they are renamed to a name that git does not read. Without this, a command that knows
 strangers' words could make the person's own git run a program outside of the sandbox.
 """
@@ -84,7 +84,7 @@ class GitStoreGuard:
 
 
 def _leads_to(stores: Collection[Path], pointer: Path) -> bool:
-    """Return whether a `.git` file leads to one of these stores, directly or as a worktree."""
+    """Return whether a `.git` file refers to one of these stores, directly or as a worktree."""
     try:
         store = pointed_at(pointer, GITDIR)
     except (OSError, ValueError):
@@ -104,7 +104,7 @@ def _control_files(store: Path) -> frozenset[str]:
 
 
 def _has_hook(folder: Path) -> bool:
-    """Return whether git could run a file of the folder, also if Kore cannot list it."""
+    """Return whether git could run a file in the folder, even if Kore cannot list it."""
     try:
         return any(not name.endswith(_SAMPLE) for name in os.listdir(folder))
     except OSError:

@@ -41,7 +41,7 @@ TASK_FILES = frozenset(normalize_filename(name) for name in OWNER_TASK_FILES)
 
 _PRIVATE = frozenset(normalize_filename(name) for name in (*PRIVATE_NAMES, OWN_FOLDER))
 
-# Folders of third-party packages: installers rename their content, and they are never opened as
+# Folders of third-party packages: installers rename their contents, and people never open them as
 # projects. Only their own entries are checked.
 _PACKAGES = frozenset({"node_modules", "site-packages"})
 
@@ -54,7 +54,7 @@ _STORE = frozenset({"HEAD", "objects"})
 
 @frozen
 class MountRestrictions:
-    """Existing real paths in the workspace; see `SandboxCommand`.
+    """Existing real paths in the workspace, as for `SandboxCommand`.
 
     `git_stores` are the folders with git objects, and the files that lead to one. `outer_store` is
     the workspace's own store if it lies elsewhere.
@@ -79,13 +79,13 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     Kore's own files are hidden from every command, other people's data from commands of anyone but
     the owner. If anything is hidden, git's stores are hidden too, because they contain older
     versions of it. The policy file can be read, but not changed. Sources of the system prompt and
-    files that other programs run automatically are frozen: file tools change them, and are judged
-    for it. Blocked paths are covered at any depth, except `.git`: there only hooks and
+    files that other programs run automatically are frozen; only file tools can change them, under
+    the policy. Blocked paths are covered at any depth, except `.git`, where only hooks and
     configuration are frozen. After strangers' words, the files that lead to worktrees and the
     instructions for later turns (HEARTBEAT.md, the checklist) are frozen too. A folder that Kore
     cannot read is hidden. May block: it walks through the workspace. Raises `ToolError` if the
-    workspace has more than `MAX_ENTRIES` entries: otherwise a command could create a flood of
-    files to uncover the paths behind them.
+    workspace has more than `MAX_ENTRIES` entries: otherwise a command could create a flood of files
+    to uncover the paths behind them.
     """
     root = call.workspace
     closed = _existing_below(root, settings.off_limits)
@@ -101,7 +101,7 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
     covered = {*closed, *locked, *frozen}
     frozen += [path for path in walk.read_only_paths if path not in covered]
     if "untrusted" in call.taint:
-        # A path that is mounted cannot be removed, and `git worktree remove` removes these.
+        # Mounted paths cannot be removed, but `git worktree remove` removes these.
         frozen += walk.worktree_files
     if closed:
         closed += walk.stores
@@ -125,10 +125,10 @@ def mount_restrictions(settings: ToolSettings, call: CallContext) -> MountRestri
 
 @frozen
 class AddedFolderCover:
-    """Parts of a folder outside the workspace that commands must not see, or not change.
+    """Parts of a folder outside the workspace that commands must not see or change.
 
-    `git_stores` are those of `MountRestrictions`. `holds_own_files`: some of Kore's are among the
-    `masked_paths`.
+    `git_stores` is as in `MountRestrictions`. `holds_own_files`: the `masked_paths` include files
+    of Kore.
     """
 
     masked_paths: tuple[Path, ...]
@@ -142,9 +142,9 @@ def cover_added_folder(
 ) -> AddedFolderCover | None:
     """Return the cover of a folder outside the workspace.
 
-    Commands do not see what file tools do not open there, except git's stores. What is read-only is
-    the same as in a workspace. None if the folder has too many entries or hidden paths. Blocks.
-    Raises `OSError` for a folder that cannot be listed.
+    Files that file tools do not open there are hidden from commands, except git's stores. The same
+    paths are read-only as in a workspace. None if the folder has too many entries or hidden paths.
+    Blocks. Raises `OSError` for a folder that cannot be listed.
     """
     walk = _CoverWalk(
         folder, (*settings.blocked_paths, *PRIVATE_PLACES), _MAX_ADDED_ENTRIES, folder.parts[1:]
@@ -166,7 +166,7 @@ def cover_added_folder(
 
 
 def _steering(root: Path, names: Iterable[str], call: CallContext) -> Iterator[Path]:
-    """Yield those of a folder's entries that steer later turns."""
+    """Yield the entries of a folder that influence later turns."""
     task_files = TASK_FILES if "untrusted" in call.taint else frozenset[str]()
     for name in names:
         folded = normalize_filename(name)
@@ -231,13 +231,13 @@ def find_git_stores(root: Path) -> tuple[Path, ...]:
 
 
 def _existing_below(root: Path, paths: Iterable[Path]) -> list[Path]:
-    """Return the real paths of those that exist below the folder."""
+    """Return the real paths of the existing entries below the folder."""
     real_paths = [Path(os.path.realpath(path)) for path in paths]
     return [path for path in real_paths if path.is_relative_to(root) and os.path.lexists(path)]
 
 
 def _real(root: Path, paths: Sequence[Path]) -> list[Path]:
-    """Return link targets, each once; targets that a command cannot reach are omitted."""
+    """Return distinct link targets, without targets that a command cannot reach."""
     paths_found: dict[Path, None] = {}
     for path in paths:
         if path.is_symlink():
@@ -286,12 +286,12 @@ class _CoverWalk:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError:
-            # A command could reopen it, or may be able to read it when Kore cannot.
+            # A command could reopen it, or may be able to read it although Kore cannot.
             self.masked_paths.append(Path(folder))
             return
         self._remaining -= len(entries)
         if _STORE.issubset(entry.name for entry in entries):
-            # Walked all the same: a command can make any folder look like this.
+            # The folder is searched anyway, because a command can make any folder look like this.
             self._freeze_git(Path(folder))
             if above:
                 self.stores.append(Path(folder))
@@ -322,7 +322,7 @@ class _CoverWalk:
             self.read_only_paths.append(path)
 
     def _freeze_git(self, store: Path) -> None:
-        """Freeze what git runs or is configured by, also in the stores of submodules."""
+        """Freeze git's hooks and configuration, also in the stores of submodules."""
         self.read_only_paths += _existing(store, GIT_CONTROL_FILES)
         try:
             modules = list(module_stores(store))

@@ -6,7 +6,7 @@ import re
 from agent.security.shell.ast import Redirect
 from agent.security.shell.parser import parse_script
 
-# The program, and the tool that takes its place.
+# The program, and the tool that replaces it.
 PROGRAM = "apply_patch"
 _BEGIN = "*** Begin Patch"
 _PATH = re.compile(r"^(\*\*\* (?:(?:Update|Add|Delete) File|Move to): *)(\S.*)$", re.MULTILINE)

@@ -17,7 +17,7 @@ from agent.tools.shell.resource_limits import CommandMeter
 
 DRAIN_TIMEOUT_S = 0.3
 CHUNK_BYTES = 65_536
-# Time for a supervisor to end its processes, before it is killed itself.
+# Time for a supervisor to end its processes before it is killed itself.
 SUPERVISED_TIMEOUT_S = 5.0
 
 
@@ -47,10 +47,10 @@ async def run(
     """Run a command prepared by a sandbox.
 
     Both output streams reach `on_output` in order, unless stderr has its own `on_error`. Returns
-    when the command itself has ended: its background processes are killed, and a process that
-    escaped but has the pipe open is not waited for. The same happens after a timeout and when the
-    caller is cancelled. `on_timeout` takes the number of the process before it is killed because of
-    the timeout. Raises OSError when the command cannot be started.
+    when the command itself has ended: its background processes are killed, and an escaped process
+    that keeps the pipe open is not awaited. The same happens after a timeout or when the caller is
+    cancelled. `on_timeout` receives the process ID before the process is killed because of the
+    timeout. Raises OSError if the command cannot be started.
     """
     alive_r, alive_w = os.pipe()
     out_r, out_w = os.pipe()
@@ -175,7 +175,7 @@ class _Child:
         await self.process.wait()
 
     def _kill(self) -> None:
-        # The group exists as long as its watcher, so its number is not reused.
+        # The group exists as long as its watcher, so its ID is not reused.
         if self.is_supervised and self.process.returncode is not None:
             return
         with suppress(ProcessLookupError, PermissionError):

@@ -19,10 +19,10 @@ START_TIMEOUT_S = 0.5
 
 
 class ProcessRegistry:
-    """Background processes; each belongs to a session and has a number there.
+    """Background processes; each belongs to a session and has a number in it.
 
-    None outlives `end` or `aclose`. `meters` measure the resource usage of all commands, also of
-    foreground commands; `spaces` are the resources that a session's commands share.
+    No process outlives `end` or `aclose`. `meters` measure the resource usage of all commands, also
+    of foreground commands; `spaces` are the resources that a session's commands share.
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class ProcessRegistry:
         return sum(each.exit_description is None for each in self._all())
 
     def of(self, session: str) -> Sequence[BackgroundProcess]:
-        """Return the processes of a session, oldest first; ended ones stay while there is room."""
+        """Return the processes of a session, oldest first, including ended ones while there is
+        room.
+        """
         return list(self._by_session.get(session, {}).values())
 
     def get(self, session: str, number: int) -> BackgroundProcess:
@@ -59,7 +61,7 @@ class ProcessRegistry:
         work: Work,
         on_end: Callable[[EndedCommand], None] | None = None,
     ) -> BackgroundProcess:
-        """Start a process; return when it has ended or runs.
+        """Start a process; return once it runs or has already ended.
 
         Raises `ToolError`. `on_end` is called when the process ends without being killed.
         """
@@ -79,7 +81,7 @@ class ProcessRegistry:
         return process
 
     async def kill(self, process: BackgroundProcess) -> None:
-        """End it with all of its descendants; return when it is gone."""
+        """End the process with all of its descendants; return when it is gone."""
         await self._stop([process])
 
     def request_kill(self, session: str, number: str) -> bool:
@@ -145,7 +147,7 @@ class ProcessRegistry:
         return [each for processes in self._by_session.values() for each in processes.values()]
 
     def _make_room(self, session: str) -> None:
-        """Forget the process that ended first. Raises `ToolError` if too many run."""
+        """Forget the process that ended first. Raises `ToolError` if too many are running."""
         own = self._by_session.get(session, {})
         if sum(each.exit_description is None for each in own.values()) >= MAX_PER_SESSION:
             raise ToolError(
@@ -179,7 +181,7 @@ def _overlap(left: Path, right: Path) -> bool:
 
 
 def _describe(process: BackgroundProcess) -> str:
-    """Describe a process for the model; the beginning turn reports it."""
+    """Describe a process for the model, to be reported by the beginning turn."""
     process.is_being_reported = process.exit_description is not None
     unread = f", {process.unread_bytes:,} new bytes" if process.unread_bytes else ""
     return f"background process {process.number} ({process.title}): {process.state}{unread}"

@@ -58,7 +58,7 @@ class ProcessTool:
         return load_prompt("tools/process")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Declare input as the whole command that reads it: a shell would run it."""
+        """Declare input together with the command that reads it, because a shell would run it."""
         if args["action"] != "input":
             return EffectPlan()
         process, text = self._one(args, call), _text(args)
@@ -124,7 +124,7 @@ def _wait(args: Mapping[str, Any]) -> float:
 
 
 def _feeding(command: str, text: str) -> str:
-    """Return a shell line that passes this text to a command."""
+    """Return a shell line that passes a text to a command."""
     end = "INPUT"
     while end in text:
         end += "_"

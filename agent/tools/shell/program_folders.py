@@ -34,11 +34,11 @@ def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
     """Return the folders of a program and of the file that it links to.
 
     These are the highest folder that looks like the program's own, and the libraries next to its
-    `bin`, as interpreters have them, but never a folder that contains a `closed` path. May block.
+    `bin`, as for interpreters, but never a folder that contains a `closed` path. May block.
     """
     folders: list[Path] = []
     real = path.resolve()
-    # A program of a virtual environment is a link out of it.
+    # A program in a virtual environment is a link to the outside.
     for each in (path, real):
         folder = _own_folder(each.parent.resolve() if each != path else each.parent, closed)
         if folder is not None and folder not in folders:
@@ -53,7 +53,7 @@ def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
 
 
 def interpreter_of(program: str) -> Path | None:
-    """Return the interpreter in the first line of a script; None if `env` looks for it.
+    """Return the interpreter in the first line of a script; None if `env` searches for it.
 
     May block.
     """

@@ -1,8 +1,8 @@
 """Limits on memory and disk usage of commands; a command that exceeds them is ended.
 
 The kernel bounds each process, and each command in a control group; without such a group it cannot
-bound the sum of a conversation's commands, and it never bounds the files that they write. These
-limits are therefore checked periodically.
+bound the sum of a conversation's commands, and it never bounds the files that they write. Kore
+therefore checks these limits periodically.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from agent.security.taint.command_marks import WriteClock
 POLL_INTERVAL_S = 0.5
 # Maximum share of the machine's memory, regardless of the configured limit.
 MEMORY_SHARE = 0.75
-# Bytes that a command may write if the disk was full before.
+# Bytes that a command may write if the disk was already full.
 SPARE_BYTES = 16_000_000
 _MAX_ENTRIES = 200_000
 _MB = 1_000_000
@@ -76,7 +76,7 @@ class ResourceLimits:
 
     @asynccontextmanager
     async def metered(self, meter: CommandMeter) -> AsyncIterator[CommandMeter]:
-        """Monitor a command for the duration of the block."""
+        """Monitor a command while the context is open."""
         self._meters.add(meter)
         task = asyncio.create_task(self._look_after(meter), name="a command's meter")
         try:
@@ -116,7 +116,7 @@ class ResourceLimits:
             <= limit
         ):
             return
-        # Counts pages shared by several processes once, which takes longer.
+        # This takes longer, but counts pages shared by several processes once.
         used = {each: await asyncio.to_thread(_shares, tree) for each, tree in trees.items()}
         if sum(used.values()) > limit and used.get(meter, 0) == max(used.values()):
             meter.end(render_prompt("tools/exec_memory", mb=limit // _MB))
@@ -168,7 +168,7 @@ def _find_descendants(processes: Mapping[int, _Process], top: int | None) -> Col
 def _shares(pids: Collection[int]) -> int:
     """Return the memory of these processes, with shared pages in equal shares.
 
-    A process that may not be inspected counts completely.
+    A process that may not be inspected counts in full.
     """
     return sum(map(_share, pids))
 
@@ -185,7 +185,9 @@ def _share(pid: int) -> int:
 
 
 def _enter(folder: TreeEntry) -> bool:
-    """Enter every folder: a command may have closed one to hide the files that it writes."""
+    """Enter every folder, because a command may remove permissions to hide the files that it
+    writes.
+    """
     listable = stat.S_IRUSR | stat.S_IXUSR
     if folder.info.st_mode & listable != listable:
         folder.open_up()

@@ -1,4 +1,4 @@
-"""Advice for the model when the sandbox kept a command from something."""
+"""Advice for the model after the sandbox refused something to a command."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from agent.records import frozen
 from agent.security.sandbox.command_report import CommandReport
 from agent.tools.shell.program_folders import interpreter_of
 
-# Error texts of programs without a network: only where nothing counts their attempts.
+# Error texts of programs without a network, used only if nothing counts their attempts.
 _UNREACHED = re.compile(
     "resolve host|name resolution|Name or service not known|Network is unreachable|no such host"
     "|EAI_AGAIN|ENOTFOUND|ENETUNREACH|UnknownHostException|nodename nor servname",
@@ -29,7 +29,7 @@ _GIT_CONFIGURATION = re.compile(r"could not (?:(?:lock|write) config file|set ')
 _OWN_LINE = r"^(?:[\w./+-]+: )+(?:line \d+: )?[^:\n]*(?:: [^:\n]*)?: {}$"
 _READ_ONLY_LINE = re.compile(_OWN_LINE.format("Read-only file system"), re.MULTILINE)
 _DENIED_LINE = re.compile(_OWN_LINE.format("Permission denied"), re.MULTILINE)
-# The filter answers EPERM to a socket of this kind, and few other calls do.
+# The filter returns EPERM for a socket of this kind; few other calls fail with it.
 _NOT_PERMITTED = re.compile("Operation not permitted|EPERM")
 _SOCKET = re.compile(r"socket|\.sock\b|unix://|s\.PGSQL", re.IGNORECASE)
 _DOCKER = re.compile("(?:connect to|connection to) the Docker daemon|/docker.sock", re.IGNORECASE)
@@ -44,9 +44,9 @@ class CommandEnd:
     """End of a command and the access that it had.
 
     `code` is None after a timeout. `readable` are the files and folders that it could read and run
-    from. `services` are local services that it names and could not reach. `read_only`: its
-    workspace was read-only; `has_hosts`: it may reach some hosts; `denies`: the sandbox answers
-    writes with "Permission denied"; `may_write`: the policy lets commands change files.
+    from. `services` are local services that it names but could not reach. `read_only`: its
+    workspace was read-only; `has_hosts`: it may reach some hosts; `denies`: writes fail with
+    "Permission denied" in the sandbox; `may_write`: the policy lets commands change files.
     """
 
     code: int | None
@@ -66,9 +66,9 @@ class CommandEnd:
 
 
 def refusal_remark(output: str, end: CommandEnd, *, may_leave: bool) -> str:
-    """Return remarks on what the sandbox refused; empty if nothing points to it.
+    """Return remarks on accesses that the sandbox refused; empty without a sign of any.
 
-    Measured facts count whatever the output says; error texts are a second line. `may_leave`: a
+    Measured facts count regardless of the output; error texts are the fallback. `may_leave`: a
     person can be asked to let the command run outside.
     """
     is_frozen = end.read_only or not end.may_write
@@ -81,7 +81,7 @@ def refusal_remark(output: str, end: CommandEnd, *, may_leave: bool) -> str:
 
 
 def _network_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
-    """Yield remarks, each with a sentence that names the way on."""
+    """Yield remarks, each with a sentence that suggests the next step."""
     attempts = end.report.attempts
     # Under Landlock, no kind of socket can be opened.
     refusal = _NOT_PERMITTED if end.denies else _REFUSED
@@ -101,7 +101,7 @@ def _network_remarks(output: str, end: CommandEnd) -> Iterator[tuple[str, str]]:
         if end.has_hosts:
             yield load_prompt("sandbox/past_proxy"), ""
         else:
-            # Servers look up their own name and succeed all the same.
+            # Servers look up their own name and succeed anyway.
             name = "offline" if end.has_failed else "lookup"
             yield load_prompt(f"sandbox/{name}"), load_prompt("sandbox/ask_network")
     elif end.has_failed and attempts.refused and _REFUSED.search(output):
@@ -144,12 +144,14 @@ def _is_refused_socket(output: str) -> bool:
 
 
 def _outside_program(output: str) -> str | None:
-    """Return a program that the command did not find, but that this machine has."""
+    """Return a program that the command did not find, but that exists on this machine."""
     return next((name for name in _MISSING.findall(output) if shutil.which(name)), None)
 
 
 def _hidden_program(end: CommandEnd) -> Path | None:
-    """Return a program of the line that this machine has where the command could not read."""
+    """Return a program of the line that exists on this machine, but where the command could not
+    read it.
+    """
     if end.code not in _NOT_RUN and not set(_NOT_RUN).intersection(end.report.pipeline):
         return None
     try:

@@ -91,8 +91,8 @@ class CommandLine:
     """Shell command, the real folder where it runs, and its call.
 
     A `background` command reads the data written to `stdin`. `terminal` is the terminal of a person
-    who types (`SandboxCommand`); `is_typed`: a person typed the command. A `read_only` command was
-    judged to be read-only and gets a read-only workspace; so does a command whose call may not
+    who types (`SandboxCommand`); `is_typed`: a person typed the command. A command that was judged
+    to be read-only (`read_only`) gets a read-only workspace, as does a command whose call may not
     write. With an `outside_reason` it runs without the sandbox, and with a `network` it also
     reaches these hosts: a person has agreed. `services` are the local services of its `network`.
     """
@@ -110,18 +110,18 @@ class CommandLine:
     is_typed: bool = False
 
     def is_exposed(self) -> bool:
-        """Return whether it may know strangers' words: from the model, or from a file."""
+        """Return whether it may know strangers' words, from the model or from a file."""
         return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
 
     @property
     def is_frozen(self) -> bool:
-        """True if the workspace is read-only to it, where a sandbox confines it."""
+        """True if the workspace is read-only for it, provided that a sandbox confines it."""
         return self.read_only or not self.call.may_write
 
     def marked_places(self, added: Iterable[Path]) -> tuple[Path, ...]:
         """Return the places where its changes must be marked, also in `added` folders.
 
-        These are all of an own folder, and the own folders in a stranger's; other places are
+        These are the owner's folders, including those inside a stranger's folder; other places are
         untrusted because of their location.
         """
         if self.is_frozen:
@@ -151,7 +151,7 @@ class CommandLine:
         return deletion_targets(script, possible_folders(script, self.folder), root)
 
     def only_reads(self) -> bool:
-        """Return whether it counts as read-only: a judgement, which may be wrong."""
+        """Return whether it was judged to be read-only, which may be wrong."""
         return only_reads(self.command, self.folder, self.call.workspace)
 
 
@@ -159,9 +159,9 @@ class CommandLine:
 class CommandResult:
     """Result of a command.
 
-    `refusals` names hosts that it was denied, one per line, at most a few. `report` names files of
-    the command that were set aside, and repositories that were restored or not protected; `facts`
-    are what the sandbox measured.
+    `refusals` names hosts denied to it, one per line, at most a few. `report` names files that were
+    set aside, and repositories that were restored or not protected; `facts` are measurements of the
+    sandbox.
     """
 
     exit: Exit
@@ -211,9 +211,9 @@ class SandboxedCommands:
         return ()
 
     def shared_files(self, call: CallContext) -> SandboxFiles | None:
-        """Return the files that commands of this conversation share; None without a sandbox.
+        """Return the files that commands of this conversation share.
 
-        There, a command reads nothing unasked.
+        None without a sandbox, where a command reads nothing without asking.
         """
         if not self.confines:
             return None
@@ -263,7 +263,7 @@ class SandboxedCommands:
     def confinement(self, line: CommandLine, home: HomeSettings) -> str:
         """Return a description of the command's confinement and of the files in its home.
 
-        An answer about this confinement applies to no other.
+        An answer about this confinement applies to no other confinement.
         """
         if not self.holds(line):
             return "none"
@@ -282,13 +282,13 @@ class SandboxedCommands:
         return " ".join([*parts, *([f"home={home.digest}"] if home.digest else [])])
 
     def is_read_only(self, line: CommandLine) -> bool:
-        """Return whether it is read-only and the sandbox enforces it."""
+        """Return whether it is read-only and the sandbox enforces this."""
         return self.holds(line) and not line.network and line.only_reads()
 
     async def run(
         self, line: CommandLine, timeout_s: float | None, on_output: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run the command to its end. Raises `ToolError` when it cannot be started."""
+        """Run the command to its end. Raises `ToolError` if it cannot be started."""
         async with self._allowed_changes(line):
             return await self._run(line, timeout_s, on_output)
 
@@ -391,14 +391,14 @@ class SandboxedCommands:
     ) -> None:
         """Protect repositories that the command does not delete by name.
 
-        A person was asked about those that it names.
+        A person was asked about the repositories that it names.
         """
         if self._may_lose_history(line):
             find = {folder: partial(tuple, within) for folder, within in stores.items()}
             guards.hold_history(find, line.deleted_paths())
 
     def _may_lose_history(self, line: CommandLine) -> bool:
-        """Return whether its deletions are not a person's own."""
+        """Return whether it may delete something that no person named."""
         is_typed = line.is_typed or line.terminal is not None
         return not line.is_frozen and not is_typed and not self._settings.full_access
 
@@ -463,7 +463,7 @@ class SandboxedCommands:
         """Return the hosts that it may reach: any without a sandbox.
 
         Local services count as hosts. In a sandbox, a read-only command reaches none, and a
-        background command only services of the settings by which no data leaves.
+        background command only configured services through which no data leaves.
         """
         if not self.holds(line):
             return ("anywhere",)
@@ -495,7 +495,7 @@ class SandboxedCommands:
     def _settled_services(self, line: CommandLine) -> tuple[str, ...]:
         """Return the local services of the settings that every command may reach.
 
-        They are the owner's, so that in other conversations a role must name them.
+        They belong to the owner, so in other conversations a role must name them.
         """
         services = map(str, split_services(self._settings.exec_local)[1])
         role = line.call.hosts
@@ -520,7 +520,7 @@ class SandboxedCommands:
             yield None
             return
         hosts, services = split_services(reachable)
-        # These name the sockets themselves, those of the settings only the paths.
+        # These identify the sockets themselves; services in the settings only have paths.
         judged = {service: service for service in line.services}
         services = tuple(judged.get(service, service) for service in services)
         call = line.call
@@ -577,7 +577,7 @@ class SandboxedCommands:
         )
 
     def _added_folders(self, line: CommandLine) -> "tuple[_ShownFolder, ...]":
-        """Return the folders that a person has added, as far as commands can be shown them.
+        """Return the folders that a person has added and that commands may see.
 
         May block.
         """
@@ -587,7 +587,7 @@ class SandboxedCommands:
         readable = self.readable_files(call)
         fixed = self._changed_elsewhere(call)
         added: dict[Path, _ShownFolder] = {}
-        # Of two accesses to the same folder, the one for changes counts.
+        # Of two accesses to the same folder, the access for changes counts.
         for access in sorted(call.environment.folders, key=lambda access: access.is_writable):
             path = access.path
             if any(map(path.is_relative_to, (call.workspace, *readable))):
@@ -598,7 +598,7 @@ class SandboxedCommands:
                 if cover is None or private_place(path) is not None:
                     continue
                 is_writable = access.is_writable and call.owner and not line.is_frozen
-                # Its parts would be protected by two rules.
+                # Two different rules would protect its parts.
                 is_apart = not any(
                     place.is_relative_to(path) or path.is_relative_to(place) for place in fixed
                 )
@@ -623,7 +623,7 @@ class SandboxedCommands:
         return tuple(each.path for each in line.call.environment.folders if each.is_writable)
 
     def _changed_elsewhere(self, call: CallContext) -> list[Path]:
-        """Return what commands change apart from the added folders. May block."""
+        """Return the places that commands change apart from the added folders. May block."""
         store = find_outer_store(call.workspace) if call.owner else None
         space = self._spaces.existing_folder(call.session)
         folders = [call.workspace, *([] if space is None else [space])]
@@ -633,8 +633,8 @@ class SandboxedCommands:
     def _network(self, line: CommandLine) -> "SessionNetwork | None":
         """Return the conversation's network, which exists once a background command runs in it.
 
-        A command that a person let reach a local service has its own: the other commands could
-        reach the service in a shared one.
+        A command with approved access to a local service has its own network, because other
+        commands could reach the service in a shared network.
         """
         session = line.call.session
         if not self.holds(line) or split_services(self.unsettled_hosts(line))[1]:
@@ -643,12 +643,12 @@ class SandboxedCommands:
             try:
                 self._spaces.open_network(session, self._sandbox)
             except OSError as exc:
-                # The command runs all the same, but other commands cannot reach its services.
+                # The command runs anyway, but other commands cannot reach its services.
                 log.warning("%s; each command has its own network", exc)
         return self._spaces.network(session)
 
     def sandbox_scope(self, line: CommandLine) -> SandboxScope:
-        """Return what the commands of the conversation have for themselves. May block."""
+        """Return the private parts of the conversation's sandbox. May block."""
         if not self.holds(line):
             return NO_SANDBOX
         services = split_services(self.hosts(line))[1]

@@ -16,11 +16,12 @@ from agent.security.files.private_folder import ProcessFolder
 from agent.security.sandbox.base import SharesNetwork
 from agent.security.sandbox.session_network import SessionNetwork
 
-# A conversation that was silent for this long finds an empty /tmp.
+# A conversation's /tmp is emptied after it was silent for this long.
 MAX_IDLE_S = 7 * 86_400.0
 
 
-# Grows by a byte with each command, which locks it while it runs. Hidden from commands.
+# This file grows by a byte with each command, which locks it while running. It is hidden from
+# commands.
 _COUNT_FILE = "commands"
 _COUNT_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -45,8 +46,7 @@ class _Space:
 class SessionSpaces:
     """Spaces of all conversations; every method may block and is thread-safe.
 
-    `root` is the folder with each /tmp, across restarts too; without it they are deleted by
-    `close`.
+    `root` is the folder with each /tmp and survives restarts; without it, `close` deletes them.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -64,15 +64,15 @@ class SessionSpaces:
             return self._space(session).folder
 
     def existing_folder(self, session: str) -> Path | None:
-        """Return the same folder without creating it; None if the session certainly has none."""
+        """Like `folder`, without creating it; None if the session certainly has none."""
         with self._lock:
             return self._folder_of(session)
 
     @contextmanager
     def command(self, session: str, *, creates_space: bool) -> Iterator[None]:
-        """Count a command of the session, in all processes.
+        """Count a command of the session, across all processes.
 
-        Without `creates_space` nothing is counted in a session that has no space. Raises OSError.
+        Without `creates_space`, nothing is counted in a session that has no space. Raises OSError.
         """
         folder = self.folder(session) if creates_space else self.existing_folder(session)
         with _open_count(folder) as count:
@@ -84,8 +84,8 @@ class SessionSpaces:
     def quiet_count(self, session: str) -> CommandCount | None:
         """Return the number of commands that the session has begun.
 
-        Return None while one runs in any process, and if the number is unknown. While the number
-        stays the same, no command has changed the space.
+        Return None while a command runs in any process, or if the number is unknown. While the
+        number stays the same, no command has changed the space.
         """
         try:
             with _open_count(self.existing_folder(session)) as count:
@@ -111,7 +111,7 @@ class SessionSpaces:
                 space.network = sandbox.open_network()
 
     def end(self, session: str) -> None:
-        """Release the space of a session that has ended together with its commands."""
+        """Release the space of a session whose commands have ended."""
         with self._lock:
             space = self._spaces.pop(session, None)
             folder = self._folder_of(session) if space is None else space.folder

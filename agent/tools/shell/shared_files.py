@@ -1,4 +1,4 @@
-"""Files outside the workspace that file tools share with commands: what the sandbox shows."""
+"""Files outside the workspace that the sandbox shows to commands, shared with file tools."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Conversion of web pages to markdown: the main part, without scripts, menus and forms."""
+"""Conversion of web pages to markdown: the main content, without scripts, menus and forms."""
 
 import codecs
 import re
@@ -82,7 +82,7 @@ def _main(root: Any) -> Any:
     total_chars = len(" ".join(root.text_content().split()))
     for path in (".//main", ".//*[@role='main']", ".//article"):
         elements = root.findall(path)
-        # Several articles are a front page; a small one is a teaser.
+        # A page with several articles is a front page; a small article is a teaser.
         if (
             len(elements) == 1
             and len(" ".join(elements[0].text_content().split())) * 5 >= total_chars
@@ -99,7 +99,7 @@ def _main(root: Any) -> Any:
 
 def _markdown(element: Any) -> str:
     for cell in element.iter("td", "th"):
-        # It would end the cell.
+        # A line break would end the cell.
         for part in cell.iter():
             part.text = part.text and part.text.replace("|", "\\|")
             if part is not cell:

@@ -1,4 +1,6 @@
-"""Text of a PDF, read in a separate process: a hostile file can occupy any reader forever."""
+"""Text of a PDF, read in a separate process, because a hostile file can keep any reader busy
+forever.
+"""
 
 import asyncio
 import io

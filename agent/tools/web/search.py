@@ -70,8 +70,8 @@ class Ddgs:
 class DuckDuckGoSearch:
     """Library duckduckgo-search, whose `text()` asks Bing.
 
-    It shows every warning of the whole process from its first use on. The lock contains that: two
-    overlapping guards would restore each other's filters.
+    Its first use makes the whole process show every warning. A guard prevents that, under a lock,
+    because two overlapping guards would restore each other's filters.
     """
 
     name: ClassVar[str] = "duckduckgo-search"

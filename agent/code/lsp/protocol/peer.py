@@ -41,7 +41,7 @@ def encode_message(message: dict[str, Any]) -> bytes:
 
 
 class MessageSplitter:
-    """Splits chunks of bytes into messages of at most `limit_bytes` each.
+    """Splitter of byte chunks into messages of at most `limit_bytes` each.
 
     JSON values count against the `budget`.
     """
@@ -103,7 +103,7 @@ Handler = Callable[[str, Any], Any]
 
 
 class ResponseError(KoreError):
-    """An error response of the server, with its code and message."""
+    """Error response of the server, with its code and message."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -113,15 +113,15 @@ class ResponseError(KoreError):
 
 
 class PeerClosed(KoreError):
-    """The server has ended or is unreachable."""
+    """Error: the server has ended or is unreachable."""
 
 
 class UnknownMethod(Exception):
-    """The server has called a method that no handler knows."""
+    """Error: the server has called a method without a handler."""
 
 
 class Output(Protocol):
-    """The part of `asyncio.StreamWriter` that the peer uses."""
+    """Part of `asyncio.StreamWriter` that the peer uses."""
 
     def write(self, data: bytes) -> None: ...
     @property
@@ -129,9 +129,9 @@ class Output(Protocol):
 
 
 class JsonRpcPeer:
-    """One connection to a server.
+    """Connection to a server.
 
-    `on_request` answers the server's requests or raises `UnknownMethod`; `on_notification` takes
+    `on_request` answers the server's requests or raises `UnknownMethod`; `on_notification` receives
     its notifications. Both run in the event loop and must not block.
     """
 

@@ -48,20 +48,20 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text without their ends; after a final line end comes an empty one."""
+    """Return the lines of a text without line breaks; a final line break adds an empty line."""
     return _LINE_END.split(text)
 
 
 @frozen
 class Position:
-    """A line and a character in it, both from 0."""
+    """Line and character in it, both from 0."""
 
     line: int
     character: int
 
 
 class TextLines:
-    """A text whose positions can be converted to any encoding."""
+    """Text whose positions can be converted to any encoding."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -71,16 +71,17 @@ class TextLines:
         return len(self._starts)
 
     def line(self, number: int) -> str:
-        """Return the text of a line without its end; empty after the last line."""
+        """Return the text of a line without its line break; empty after the last line."""
         if not 0 <= number < len(self._starts):
             return ""
         after = self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
         return self.text[self._starts[number] : after].rstrip("\r\n")
 
     def offset(self, position: Any, encoding: Encoding) -> int:
-        """Return the offset of a server's position; a position past the end of a line is its end.
+        """Return the offset of a server's position.
 
-        Raises `ValueError` for a malformed position.
+        A position past the end of a line means the end. Raises `ValueError` for a malformed
+        position.
         """
         try:
             line, units = int(position["line"]), int(position["character"])

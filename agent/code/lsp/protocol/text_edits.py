@@ -9,7 +9,7 @@ from agent.errors import ToolError
 
 
 def apply_text_edits(text: str, edits: Any, encoding: Encoding) -> str:
-    """Return the text with edits applied, whose positions all refer to the original text.
+    """Apply edits, whose positions refer to the original text.
 
     Raises `ToolError` for edits that overlap or are malformed.
     """
@@ -37,7 +37,7 @@ def apply_text_edits(text: str, edits: Any, encoding: Encoding) -> str:
 def files_of_edit(edit: Any) -> dict[Path, list[Any]]:
     """Return the edits of each file in a `WorkspaceEdit`.
 
-    Raises `ToolError` if it also creates, renames or deletes files, which Kore has other tools for.
+    Raises `ToolError` if it also creates, renames or deletes files, for which Kore has other tools.
     """
     if not isinstance(edit, dict):
         raise ToolError("The language server proposed no edit.")
@@ -67,7 +67,7 @@ def files_of_edit(edit: Any) -> dict[Path, list[Any]]:
 def edited_texts(
     edit: Any, encoding: Encoding, read: Callable[[Path], str]
 ) -> Mapping[Path, tuple[str, str]]:
-    """Return the text before and after of each file that a `WorkspaceEdit` changes.
+    """Return the old and new text of each file that a `WorkspaceEdit` changes.
 
     Raises `ToolError`.
     """

@@ -1,9 +1,9 @@
 """Encoder for OpenAI's Responses API; each message is encoded once.
 
-The vendor stores nothing (`store: false`): each request carries the whole conversation, with the
+The vendor stores nothing (`store: false`): each request contains the whole conversation, with the
 encrypted reasoning of earlier replies. Constant fields come first and `input` last, so that a
-request repeats the previous one byte for byte up to its new messages.
-Body: https://platform.openai.com/docs/api-reference/responses/create
+request repeats the previous one byte for byte up to its new messages. Body:
+https://platform.openai.com/docs/api-reference/responses/create
 """
 
 import json
@@ -60,7 +60,7 @@ class ResponsesRequestEncoder:
         self._heads = RequestHeadCache(self._head)
 
     def leave_out_encrypted(self, model: str) -> bool:
-        """Stop asking this model for encrypted reasoning; return False if that was off already."""
+        """Stop asking this model for encrypted reasoning; return False if that was already off."""
         if model in self._plain:
             return False
         self._plain.add(model)
@@ -144,7 +144,7 @@ def _tool_choice(choice: str, kind: str) -> object:
 
 
 def _function(tool: ToolSpec) -> dict[str, Any]:
-    # `strict` is on by default, and then every optional argument is refused.
+    # `strict` is on by default and would reject every optional argument.
     return {
         "type": "function",
         "name": tool.name,
@@ -235,7 +235,7 @@ def _picture(image: Image) -> dict[str, Any]:
 
 
 def _reply(message: Message, free_text_ids: Set[str]) -> Iterator[dict[str, Any]]:
-    """Yield the items of a reply in their original order, as far as it is known."""
+    """Yield the items of a reply, in their original order if it is known."""
     calls = {call.id: call for call in message.tool_calls}
     phase: str | None = None
     is_silent = not calls
@@ -282,7 +282,7 @@ def _call(call: ToolCall, free_text_ids: Set[str]) -> dict[str, Any]:
 def reasoning_signature(item: Mapping[str, Any]) -> str | None:
     """Return the parts of a reasoning item to send back, as a signature; None without any."""
     if not (item.get("encrypted_content") or item.get("content")):
-        # Without either field the vendor would look for the item, which it has not stored.
+        # Without both fields, the vendor would look for the item, which it has not stored.
         return None
     fields = {name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None}
     return json.dumps({_REASONING: fields})

@@ -149,7 +149,7 @@ class ResponsesResponseBuilder:
             yield ToolCallDelta(item.call_id, item.name, piece)
 
     def _close(self, index: int, data: JsonObject) -> Iterator[ModelEvent]:
-        """Complete the item; emit the part of it that no delta contained."""
+        """Complete the item; emit the part that was in no delta."""
         kind = text_of(data.get("type"))
         if index not in self._items:
             yield from self._open(index, data)

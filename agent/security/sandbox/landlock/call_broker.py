@@ -30,7 +30,7 @@ class TracedProcess:
         self._number = number
 
     def memory(self, at: int, size: int) -> bytes:
-        """Return its memory; less than `size` bytes before an unmapped page."""
+        """Return its memory, up to `size` bytes or the next unmapped page."""
         file = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
         try:
             return os.pread(file, size, at)
@@ -47,7 +47,7 @@ class TracedProcess:
         return text
 
     def check(self) -> None:
-        """Raise OSError when the process id may have been reused."""
+        """Raise OSError if the process id may have been reused."""
         fcntl.ioctl(self._listener, _IS_VALID, struct.pack("<Q", self._number))
 
     def duplicate(self, descriptor: int) -> int:
@@ -60,7 +60,7 @@ class TracedProcess:
             os.close(process)
 
     def replace(self, descriptor: int, own: int) -> None:
-        """Replace a descriptor by the open file `own`; its close-on-exec flag stays."""
+        """Replace a descriptor with the open file `own`, keeping its close-on-exec flag."""
         with open(f"/proc/{self.pid}/fdinfo/{descriptor}", "rb") as file:
             flags = next(int(line.split()[1], 8) for line in file if line.startswith(b"flags:"))
         added = _ADDED.pack(self._number, _REPLACE, own, descriptor, flags & os.O_CLOEXEC)
@@ -76,7 +76,7 @@ class TracedProcess:
 
 
 def checked(result: int) -> int:
-    """Return the result of a C function. Raises OSError for a negative one."""
+    """Return the result of a C function. Raises OSError if it is negative."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -103,7 +103,7 @@ class HandlesConnect(Protocol):
 
 
 class CallBroker:
-    """Makes the supervised calls of a command on its behalf, one after another.
+    """Broker that makes the supervised calls of a command on its behalf, one after another.
 
     `calls` are the names of these calls by number; `writable` and `readable` are real paths. The
     filter supervises connections only with a `connect_broker`.
@@ -128,7 +128,7 @@ class CallBroker:
         self._listener = listener
 
     def answer(self) -> bool:
-        """Answer the next call. Return False when there can be no more."""
+        """Answer the next call. Return False if no more calls can come."""
         notice = bytearray(NOTICE.size)
         try:
             fcntl.ioctl(self._listener, RECEIVE, notice)

@@ -32,7 +32,7 @@ _OPTION_BYTES = 16
 
 
 class Caller(Protocol):
-    """A process that waits for its connection."""
+    """Process that waits for its connection."""
 
     def memory(self, at: int, size: int) -> bytes: ...
     def duplicate(self, descriptor: int) -> int: ...
@@ -40,7 +40,7 @@ class Caller(Protocol):
 
 
 class ConnectBroker:
-    """Connects only to `port` of 127.0.0.1, where the proxy is, and to `services` through it."""
+    """Broker that connects only to the proxy at 127.0.0.1:`port`, and through it to `services`."""
 
     def __init__(self, port: int, token: bytes, services: Sequence[tuple[str, int]] = ()) -> None:
         self._port = port
@@ -100,7 +100,7 @@ class ConnectBroker:
 
 
 def _require_tunnel(own: _socket.socket) -> None:
-    """Read the answer of the proxy, and none of the data behind it."""
+    """Read the answer of the proxy, but none of the data that follows."""
     answer = b""
     while len(answer) < len(PASSED_ON) and PASSED_ON.startswith(answer):
         data = own.recv(len(PASSED_ON) - len(answer))

@@ -90,7 +90,7 @@ def _execute(plan: Mapping[str, Any], to_parent: Any) -> None:
 
 def _landlock(plan: Mapping[str, Any]) -> None:
     fs, net, scoped = plan["handled"]
-    # Older kernels know fewer fields, and accept the longer structure if the rest is 0.
+    # Older kernels use fewer fields, and accept the longer structure if the rest is 0.
     attributes = _Ruleset(fs, net, scoped)
     ruleset = _call(
         _libc.syscall, _CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0

@@ -34,7 +34,7 @@ _TCP, _TCP_SINCE = 0b11, 4
 _SCOPES, _SCOPES_SINCE = 0b11, 6
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
-# No entry of /proc about processes: such a rule would show all of them.
+# No process entries of /proc: such a rule would show all processes.
 _FACTS = (
     "/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat",
     "/proc/uptime", "/proc/version", "/proc/sys/kernel/osrelease", "/proc/sys/vm",
@@ -53,7 +53,7 @@ main()
 
 @frozen
 class Landlock:
-    """A sandbox that starts each command through a launcher.
+    """Sandbox that starts each command through a launcher.
 
     `abi` is the Landlock version to use, at most the kernel's; `python` runs the launcher. A
     command sees the same files as under bubblewrap. It shares /proc (without access to entries of
@@ -73,8 +73,10 @@ class Landlock:
 
     @property
     def supports_egress(self) -> bool:
-        """True for versions that restrict ports: before, only the filter would keep a socket from
-        connecting elsewhere."""
+        """True for versions that restrict ports.
+
+        In older versions, only the filter would keep a socket from connecting elsewhere.
+        """
         return self.abi >= _TCP_SINCE
 
     def home(self, temporary: Path) -> tuple[Path, str]:
@@ -156,9 +158,9 @@ class Landlock:
     ) -> dict[str, Any]:
         """Return the launcher's plan.
 
-        `opened` are descriptors of the workspace, of the folders of its outer store and of those
-        that are `read_only`: a link that takes the place of one has no effect. `git` is the folder
-        with git's settings; '' without them.
+        `opened` contains descriptors of the workspace, of the folders of its outer store and of the
+        `read_only` folders, so replacing one with a link has no effect. `git` is the folder with
+        git's settings, or ''.
         """
         workspace = str(job.workspace)
         env = environment.command_environment(os.environ, f"{private}/home", self.readable_programs)
@@ -213,7 +215,7 @@ class Landlock:
 
     @property
     def _all(self) -> int:
-        """All file access rights that this version knows; rights not granted are denied."""
+        """All file access rights of this version; rights that are not granted are denied."""
         return _FIRST | sum(bit for since, bit in _SINCE.items() if self.abi >= since)
 
     @property

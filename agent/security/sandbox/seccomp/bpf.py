@@ -30,8 +30,8 @@ _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 TERMINAL = (_TIOCSTI, _TIOCLINUX)
 
-# Programs handle ENOSYS for these, as on an older kernel. A filter cannot inspect the structures
-# passed to `clone3` and `openat2`.
+# Programs handle ENOSYS for these calls, as on an older kernel. A filter cannot inspect the
+# structures passed to `clone3` and `openat2`.
 MISSING = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "openat2")
 FORBIDDEN = (
     "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime",
@@ -58,7 +58,7 @@ CREATES = 0o100 | 0o20000000
 MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
 MODES |= {"creat": 1}
 OPENS = {"open": 1, "openat": 2}
-# Calls of a program that computes and answers over open descriptors.
+# Calls of a program that only computes and uses open descriptors.
 PARSER_CALLS = (
     "brk", "clock_gettime", "exit", "exit_group", "futex", "madvise", "mmap", "mprotect", "mremap",
     "munmap", "read", "rt_sigreturn", "setitimer", "write",
@@ -85,8 +85,7 @@ _SIGNALS = ("pidfd_send_signal", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "tgkill
 
 @frozen
 class ArgumentTest:
-    """A test of one argument: after masking it must be (`only`) or must not be (`never`) one of
-    these values.
+    """Test of an argument: after masking, it must (`only`) or must not (`never`) be in `values`.
 
     With `condition`, an argument and bits, the test applies only if some of these bits are set.
     """
@@ -101,7 +100,7 @@ class ArgumentTest:
 
 @frozen
 class FilterRules:
-    """The rules of a filter besides those of every filter.
+    """Rules of a filter in addition to the common rules.
 
     A process that listens to the filter decides about `supervised` calls.
     """
@@ -133,8 +132,8 @@ _FAMILIES = (_AF_INET, _AF_INET6, _AF_NETLINK)
 NAMESPACED = FilterRules(
     tests=(ArgumentTest("socket", 0, "only", _FAMILIES), *_PAIRS),
 )
-# For a command that may reach a Unix socket: Kore makes its connections (`SUPERVISED_SOCKETS`). Of
-# these families only that of Unix sockets is odd; a datagram would need no connection.
+# For a command that may reach a Unix socket: Kore makes its connections (`SUPERVISED_SOCKETS`).
+# Among these families, only AF_UNIX is odd; a datagram would need no connection.
 NAMESPACED_WITH_UNIX = FilterRules(
     tests=(
         ArgumentTest("socket", 0, "only", (_AF_UNIX, *_FAMILIES)),
@@ -159,8 +158,8 @@ _CONNECTING = (
 def rules_beyond_landlock(abi: int, *, connects: bool = False) -> FilterRules:
     """Return the rules for everything that this version of Landlock does not cover.
 
-    These are sockets, shared memory, other processes, and changes through a descriptor opened for
-    reading. With `connects` a command may open TCP connections, each of which is supervised.
+    This includes sockets, shared memory, other processes, and changes through a descriptor opened
+    for reading. With `connects`, a command may open TCP connections, each of which is supervised.
     """
     own = (
         *(ArgumentTest(call, 0, "only", (0,)) for call in _OF_A_PROCESS),
@@ -183,7 +182,7 @@ def rules_beyond_landlock(abi: int, *, connects: bool = False) -> FilterRules:
             for call, argument in (("open", 1), ("openat", 2))
         )
     if abi < 6:
-        # Versions without signal scopes: signals only to the own group.
+        # For versions without signal scopes: signals only to its own group.
         signals = (
             ArgumentTest("kill", 0, "only", (0,)),
             ArgumentTest("fcntl", 1, "never", (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX)),
@@ -225,7 +224,7 @@ def program(rules: FilterRules, machine: str | None = None) -> bytes:
         for number in _numbers((test.call,), column):
             block = _block(test)
             out += [_step(_EQUAL, number, 0, len(block)), *block]
-    # Supervised calls come last, so that calls rejected in any case are not supervised.
+    # Supervised calls come last, so that calls that are always rejected are not supervised.
     out += _answer_calls(rules.supervised, _ASK, column)
     return b"".join([*out, _step(_RETURN, _ALLOW)])
 
