@@ -76,7 +76,7 @@ class Worktree:
 
 @frozen
 class WorktreeState:
-    """Work in a worktree that is nowhere else.
+    """Work that exists only in a worktree.
 
     `changed_files` are those without a commit, `commits` the number of commits that the current
     checkout does not have, `is_contained` says that another branch has all of them. `unfinished` is
@@ -100,10 +100,10 @@ class MergeResult:
 
 
 class Worktrees:
-    """Worktrees of the repository of a checkout, which new ones start from and merge into.
+    """Worktrees of a checkout's repository.
 
-    `parent` is the folder for new ones; None means next to the repository. All methods block and
-    raise `WorktreeError`.
+    New worktrees start from the checkout and are merged into it. `parent` is the folder for new
+    worktrees; None means next to the repository. All methods block and raise `WorktreeError`.
     """
 
     def __init__(self, checkout: Checkout, parent: Path | None = None) -> None:
@@ -155,7 +155,7 @@ class Worktrees:
         return listed.output
 
     def find(self, name: str) -> Worktree:
-        """Return the worktree of this name, the one on Kore's branch of the name if several."""
+        """Return the worktree of this name, preferably the one on Kore's branch of this name."""
         namesakes = [worktree for worktree in self.list() if worktree.name == name]
         own = [worktree for worktree in namesakes if worktree.branch == PREFIX + name]
         if len(own or namesakes) == 1:
@@ -171,7 +171,7 @@ class Worktrees:
     def open(self, name: str, holder: str | None = None) -> Worktree:
         """Return the worktree of this name, which is created if needed, and locked for a `holder`.
 
-        A worktree whose folder was deleted by hand is put back with the commits of its branch.
+        A worktree whose folder was deleted by hand is restored with the commits of its branch.
         """
         check_name(name)
         if holder is None:
@@ -210,9 +210,9 @@ class Worktrees:
                     self.unlock(worktree)
 
     def remove_merged(self) -> None:
-        """Remove worktrees of sub-agents that no longer contain anything of their own.
+        """Remove worktrees of sub-agents that contain no unmerged work.
 
-        Those of working sub-agents are locked, and the others stay as they are.
+        Worktrees of working sub-agents are locked and not removed.
         """
         for worktree in self.list():
             if worktree.folder != self._parent / worktree.name:
@@ -260,15 +260,15 @@ class Worktrees:
     def _stage(self, checkout: Checkout) -> None:
         """Put all changes into the index.
 
-        `git add` is not used: it starts git in submodules, with their configuration, and commands
-        can create both.
+        `git add` is not used, because it runs git in submodules with their configuration, and
+        commands can create both.
         """
         removed: list[str] = []
         changed: list[str] = []
         for state, name in _status(checkout, untracked="all"):
             if state[1] == "D":
                 removed.append(name)
-            # A name with a slash at its end is another repository.
+            # A name that ends with a slash is another repository.
             elif state[1] != " " and not name.endswith("/"):
                 changed.append(name)
         for option, names in (("--force-remove", removed), ("--add", changed)):
@@ -298,7 +298,7 @@ class Worktrees:
         before = here.ask("rev-parse", "HEAD")
         count = int(here.ask("rev-list", "--count", f"{before}..{worktree.commit}"))
         if count:
-            # The commit, because the branch may move meanwhile.
+            # Use the commit, because the branch may move meanwhile.
             message = f"Merge branch '{worktree.branch}' into {target}"
             words = ("--no-edit", "--no-verify", "-m", message, worktree.commit)
             result = here.run("merge", *words)
@@ -308,9 +308,9 @@ class Worktrees:
         return MergeResult(worktree.branch, target, count, _names(changed))
 
     def remove(self, worktree: Worktree) -> None:
-        """Remove a worktree and its branch of Kore's, if nothing is lost.
+        """Remove a worktree and Kore's branch for it, if nothing is lost.
 
-        Files that git ignores go with it.
+        Ignored files are removed, too.
         """
         if worktree.folder == self._checkout.folder:
             raise WorktreeError(
@@ -331,7 +331,7 @@ class Worktrees:
             )
         self._checkout.ask("worktree", "remove", str(worktree.folder))
         if worktree.branch is not None and worktree.branch.startswith(PREFIX):
-            # Only as long as the branch has the commit that was checked.
+            # Only if the branch still points to the checked commit.
             self._checkout.ask("update-ref", "-d", _HEADS + worktree.branch, worktree.commit)
 
     def _create(self, name: str) -> Worktree:
@@ -373,13 +373,13 @@ class Worktrees:
 
     @contextmanager
     def _locked_parent(self) -> Iterator[None]:
-        """Lock the folder for worktrees, which is created if needed, against other processes."""
+        """Lock the folder for worktrees, creating it if needed, against other processes."""
         self._make_parent()
         with _exclusive(self._parent):
             yield
 
     def _make_parent(self) -> None:
-        """Create the folder for worktrees, which nobody else may write to."""
+        """Create the folder for worktrees, which is writable for the owner only."""
         try:
             self._parent.mkdir(parents=True, exist_ok=True)
             info = os.lstat(self._parent)
@@ -395,7 +395,7 @@ class Worktrees:
             )
 
     def _inside(self, worktree: Worktree) -> Checkout:
-        """Return the checkout of a worktree; the two must name each other."""
+        """Return the checkout of a worktree; the two must refer to each other."""
         store = find_outer_store(worktree.folder)
         if store is None or store.common != self._checkout.common:
             raise WorktreeError(
@@ -477,7 +477,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
 
 
 def _names(output: str) -> Sequence[str]:
-    """Return the file names that git printed with `-z`, without quotes around unusual ones."""
+    """Return the file names that git printed with `-z`, that is, without quoting."""
     return [name for name in output.split("\0") if name]
 
 
@@ -546,7 +546,7 @@ def _is_empty(path: Path) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Raise `WorktreeError` for a name that is no single, plain word."""
+    """Raise `WorktreeError` unless the name is a single, plain word."""
     if not _NAME.fullmatch(name) or name.endswith((".", ".lock")) or name in (LEAVE, *ACTIONS):
         raise WorktreeError(
             t("{name} is not a name for a worktree", name=repr(name[:80])),
@@ -555,7 +555,7 @@ def check_name(name: str) -> None:
 
 
 def list_files(files: Sequence[str]) -> str:
-    """Return the first files, and the number of the others."""
+    """Return the first few files, and the number of the others."""
     names = ", ".join(escape_line(file) for file in files[:_MAX_FILES])
     more = len(files) - _MAX_FILES
     return t("{files} and {n:,} more", files=names, n=more) if more > 0 else names

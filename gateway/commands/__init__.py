@@ -26,8 +26,8 @@ _BY_WORD = {
 def command_of(message: InboundMessage) -> str | None:
     """Return the name of the command in a message; None when the message is for the model.
 
-    Only the sender's own words form a command. Any other single word with a slash is "", which
-    `MISTYPED` answers.
+    Only the sender's own words form a command. For any other single word with a slash, return "",
+    which `MISTYPED` answers.
     """
     if (
         message.forwarded

@@ -57,7 +57,7 @@ async def answer_context(call: CommandCall) -> str:
     replaces_window=True,
 )
 async def answer_compact(call: CommandCall) -> str:
-    """Compact the conversation; a repetition after a crash finds the work already done."""
+    """Compact the conversation; a repetition after a crash does nothing."""
     try:
         return await call.services.compact(call.claim, call.argument)
     except KoreError as exc:

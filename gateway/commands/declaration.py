@@ -17,7 +17,7 @@ WORK = mark_for_translation("Work")
 PERMISSIONS = mark_for_translation("Permissions")
 MODEL = mark_for_translation("Model")
 THIS_CHAT = mark_for_translation("This chat")
-# The titles of /help, in order.
+# Section titles of /help, in order.
 GROUPS = (CONVERSATION, WORK, PERMISSIONS, MODEL, THIS_CHAT)
 
 _ATTRIBUTE = "chat_commands"

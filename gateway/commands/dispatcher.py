@@ -95,7 +95,7 @@ class CommandCall:
         return self.claim.message
 
     def reason(self, exc: KoreError) -> str:
-        """Return as markdown why a command failed."""
+        """Return the reason why a command failed, as markdown."""
         is_internal = isinstance(exc, ProviderError | ConfigError)
         if is_internal and not self.services.access.is_private_owner(self.message):
             log.warning("a command failed: %s (%s)", exc, exc.code)
@@ -126,7 +126,7 @@ class CommandCall:
 
 @frozen
 class CommandDispatcher:
-    """Runs the functions of commands."""
+    """Dispatcher that runs the functions of commands."""
 
     services: CommandServices
     reader: CommandReader

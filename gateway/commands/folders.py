@@ -20,7 +20,7 @@ from gateway.store.repositories.access import grants
     audience="owner",
 )
 def answer_add_dir(call: CommandCall, tx: Transaction) -> str:
-    """Add a folder to this conversation, or list those that it may use."""
+    """Add a folder to this conversation, or list the folders that it may use."""
     message, root, name = call.message, call.folder, call.argument.strip()
     if not call.services.access.is_private_owner(message):
         raise CommandRefused(t("Only the owner can add folders, in a private conversation."))

@@ -81,14 +81,14 @@ def _may_change(call: CommandCall, goal: Goal) -> bool:
 
 @frozen
 class NewGoal:
-    """A goal as a person wrote it, with the limits behind it."""
+    """Goal as a person wrote it, with the limits that follow it."""
 
     text: str
     limits: GoalLimits
 
 
 def read_goal(argument: str) -> NewGoal:
-    """Read the text of a goal and the limits behind it. Raises `KoreError`."""
+    """Read the text of a goal and the limits that follow it. Raises `KoreError`."""
     text, limits = argument.strip(), GoalLimits()
     while match := _LIMIT.search(text):
         text = text[: match.start()]

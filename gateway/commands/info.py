@@ -82,7 +82,9 @@ def answer_status(call: CommandCall, tx: Transaction) -> str:
 
 
 def _model_line(call: CommandCall, name: str) -> str:
-    """Return the model line, with the model behind a configured name such as "default"."""
+    """Return the line about the model, including the model that a configured name such as "default"
+    refers to.
+    """
     models = call.services.agent.models.known
     entry = next((model.model for model in models if model.name == name != model.model), None)
     return t("Model: {model}", model=code(name)) + (f" ({escape_markdown(entry)})" if entry else "")

@@ -1,4 +1,4 @@
-"""`/learn`: keep how a long turn was done as a skill, or not."""
+"""`/learn`: turn the procedure of a long turn into a skill."""
 
 from agent.i18n import t
 from gateway.commands.declaration import WORK, chat_command

@@ -1,4 +1,4 @@
-"""`/mcp`: list of the MCP servers, and logins to servers that need one."""
+"""`/mcp`: list the MCP servers, and log in to them."""
 
 from agent.errors import ToolError
 from agent.i18n import t
@@ -64,7 +64,7 @@ async def _finish(servers: McpServers, name: str, address: str) -> str:
                 command=code(f"/mcp login {name}"),
             )
         )
-    # The running server has been without a login so far.
+    # The running server does not have the new login yet.
     await servers.refresh(name)
     return t("Logged in to {name}.", name=code(name))
 

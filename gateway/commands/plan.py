@@ -1,4 +1,4 @@
-"""`/build`: carry out the plan that plan mode ended with, or keep planning."""
+"""`/build`: carry out the plan from plan mode, or continue planning."""
 
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
@@ -33,7 +33,7 @@ def plan_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
     choices=plan_choices,
 )
 def answer_build(call: CommandCall, tx: Transaction) -> str:
-    """Carry out the plan of this conversation; `fresh ID` here that of another one."""
+    """Carry out the plan of this conversation, or of another conversation with `fresh ID`."""
     name, _, prefix = call.argument.partition(" ")
     choice = next((choice for choice in PLAN_CHOICES if choice.argument == name.casefold()), None)
     if choice is None:
@@ -72,7 +72,9 @@ def answer_build(call: CommandCall, tx: Transaction) -> str:
 
 
 def _fresh_session(call: CommandCall, tx: Transaction, source: str) -> str:
-    """Return the conversation to work in: a new one, or this one for the plan of another."""
+    """Return the conversation to work in: a new one, or this one for the plan of another
+    conversation.
+    """
     session = call.session
     if session is None or session == source:
         message = call.message

@@ -1,4 +1,4 @@
-"""`/plugin`: installed plugins, and whether they are enabled."""
+"""`/plugin`: list, show, enable and disable plugins."""
 
 import asyncio
 

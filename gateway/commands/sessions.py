@@ -22,7 +22,7 @@ from gateway.store.repositories.conversations.session_admin import SessionOwner
 
 MAX_SESSIONS = 10
 _MAX_HITS = 5
-# Limit of older chunks that one command adds to the index, since everyone waits for it.
+# Limit of older chunks that one command adds to the index, because everyone has to wait for it.
 _MAX_INDEX_CHUNKS = 10
 
 
@@ -61,7 +61,8 @@ _RESUME_HINT = mark_for_translation("`/resume N` continues one, `/sessions WORDS
 def scope_of(call: CommandCall) -> Scope:
     """Return the person's conversations in this chat.
 
-    The owner in private also gets the terminal's; the terminal gets all conversations.
+    In private, the owner also gets the terminal's conversations; the terminal gets all
+    conversations.
     """
     message = call.message
     if message.channel == CONSOLE:
@@ -155,10 +156,10 @@ async def answer_new(call: CommandCall) -> str:
 
 
 def _begin_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
-    """Create a conversation; return it and whether the old one is now unused by all chats."""
+    """Create a conversation; return it, and whether no chat uses the old one any more."""
     message, old = call.message, call.session
     if old is not None and sessions.is_begun_by(tx, old, call.claim.seq):
-        return old, False  # a repetition: a crash came before the answer was stored
+        return old, False  # a repetition after a crash, before the answer was stored
     session = sessions.create_session(tx, message.principal, call.now, lane=message.session_key)
     sessions.note_begun_by(tx, session, call.claim.seq)
     if old is not None:

@@ -37,7 +37,7 @@ _MODE_MEANINGS: dict[PermissionMode, str] = {
     ),
     "auto": mark_for_translation("runs everything your role allows without asking"),
 }
-# Each in its own language, so that its readers recognize it.
+# Each is in its own language, so that its speakers recognize it.
 LANGUAGE_NAMES = {ENGLISH: "English", "zh-Hans": "简体中文", "zh-Hant": "繁體中文"}
 AUTO_LANGUAGE = "auto"
 _LANGUAGE_ALIASES = {

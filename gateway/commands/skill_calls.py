@@ -36,7 +36,7 @@ class CommandReader:
         return None if invocation_in(message.content, self._skills(message)) else command
 
     def is_command(self, message: InboundMessage) -> bool:
-        """Return whether no turn answers the message: a command, or the check of a goal."""
+        """Return whether the message needs no turn: a command, or the check of a goal."""
         return message.kind == "goal_check" or self.read(message) is not None
 
     def _skills(self, message: InboundMessage) -> Mapping[str, Skill]:

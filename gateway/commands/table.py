@@ -309,7 +309,7 @@ COMMANDS = {
         audience="private",
     ),
 }
-# Words that are answered and not listed; the empty name is any other word.
+# Unlisted words that are answered; the empty name stands for any other word.
 UNLISTED = {
     "": ChatCommand(
         "",

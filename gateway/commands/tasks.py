@@ -1,4 +1,4 @@
-"""`/tasks`: background work of a conversation, and how to end it."""
+"""`/tasks`: list and end the background work of a conversation."""
 
 from collections.abc import Iterator, Sequence
 
@@ -44,7 +44,7 @@ def answer_tasks(call: CommandCall, tx: Transaction) -> str:
 
 
 def _subagent_lines(call: CommandCall, subagents: Sequence[SubagentTask]) -> Iterator[str]:
-    """Yield lines about this chat's sub-agents: running ones, and the latest ended ones."""
+    """Yield lines about this chat's sub-agents: all running ones and the latest ended ones."""
     for subagent in subagents:
         elapsed_s = (subagent.ended_at or call.now) - subagent.asked_at
         state = t(_STATES.get(subagent.state, subagent.state))

@@ -10,14 +10,16 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 
 
 def begin_turn(call: CommandCall, tx: Transaction, session: str, text: str) -> None:
-    """Send a message of the person who called the command; its lane takes it after the command."""
+    """Send a message in the name of the person who called the command, to be handled after the
+    command.
+    """
     message = call.message
     begin = message.derive(
         "message",
         f"{message.event_id}:{call.name}",
         text.strip(),
         call.now,
-        # The conversation's mode counts, not the one that the person's screen began with.
+        # The conversation's mode counts, not the initial mode of the person's screen.
         options=replace(message.options.lasting, mode=None, auto=False, full_access=None),
     )
     begin = session_folders.in_folder_of(tx, session, begin)

@@ -66,7 +66,8 @@ class UndoService:
         )
         self._scope = WorkspaceScope(services.agent.settings.tools)
         self.check = change_check(self._scope, self._context)
-        # The owner's conversation also covers changes that they made on the page in this folder.
+        # The owner's conversation also covers changes that the owner made on the page in this
+        # folder.
         beside = page_session(self.root) if self._context.owner else None
         self.reversal = Reversal(self.changes, self.session, self.check, beside)
 
@@ -83,7 +84,7 @@ class UndoService:
         return self.call.is_owner or self._allows(request)
 
     def require(self, moves: Sequence[PathChange], direction: Direction) -> None:
-        """Raise `KoreError` when the person may not change these files."""
+        """Raise `KoreError` if the person may not change these files."""
         pairs = report.net_changes(moves, direction)
         changes = tuple(path for path, (now, _) in pairs.items() if now is not None)
         creates = tuple(path for path, (now, _) in pairs.items() if now is None)
@@ -107,9 +108,9 @@ class UndoService:
         return "\n".join(lines)
 
     def changed_files(self, steps: Sequence[ChangeStep], below: Path | None = None) -> Pairs:
-        """Return the files that these steps changed and that still differ, before and now.
+        """Return the old and current states of the files that these steps changed.
 
-        Blocks.
+        Files without a difference are left out. Blocks.
         """
         pairs = {}
         for path, states in report.changes_since(steps, self.changes.blobs).items():
@@ -145,7 +146,7 @@ class UndoService:
 
 
 def fenced(diff: str) -> str:
-    """Return the diff in a code block with a fence that nothing in it can close."""
+    """Return the diff in a code block, with a fence that its text cannot close."""
     longest = max(map(len, re.findall("`+", diff)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}diff\n{diff}\n{fence}"
@@ -156,7 +157,7 @@ def fenced(diff: str) -> str:
 async def answer_undo(call: CommandCall) -> str:
     """Answer `/undo [step] [COUNT] [force] [PATH]`.
 
-    COUNT is a number of turns, or with `step` of tool calls.
+    COUNT is a number of turns or, with `step`, of tool calls.
     """
     service = await UndoService.open(call)
     request = _undo_request(service, call)

@@ -98,7 +98,7 @@ def _line(worktrees: Worktrees, worktree: Worktree) -> str:
 
 
 def _facts(worktrees: Worktrees, worktree: Worktree) -> Iterator[str]:
-    """Yield what is known about a worktree, as markdown."""
+    """Yield facts about a worktree, as markdown."""
     try:
         state = worktrees.state(worktree)
     except KoreError as exc:

@@ -1,8 +1,8 @@
 """Encryption of stored texts with AES-256-GCM.
 
 The repositories seal and open through their transaction, which names the column, the key of the row
-and the columns that decide how the row is used. All of that is authenticated: a sealed text does
-not open in another place, or after its row was given another recipient.
+and the columns that decide how the row is used. All of this is authenticated: a sealed text cannot
+be opened in another place, or after the recipient of its row was changed.
 """
 
 import hmac
@@ -25,14 +25,15 @@ class Sealed:
     """Sealed columns of a table, and the columns that identify a row of it.
 
     `bound` columns are stored in plain text; the sealed texts open only with the values that these
-    columns had at sealing. Every text is sealed, including empty ones: Kore did not write a row
-    with an unsealed text. Only `optional` columns may have no text (NULL).
+    columns had when they were sealed. Every text is sealed, including empty texts, so Kore did not
+    write a row with an unsealed text. Only `optional` columns may have no text (NULL).
     """
 
     table: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
-    # Name of the table when its first texts were sealed; they open under no other name.
+    # Name of the table at the time when its first texts were sealed, without which they cannot be
+    # opened.
     first_name: str = ""
     bound: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()

@@ -32,14 +32,14 @@ def open_store(  # noqa: PLR0913 - what decides who owns it, by name
     watch: "ServerWatch | None" = None,
     has_workers: bool = False,
 ) -> Store:
-    """Open, create or upgrade the database, and own it.
+    """Open, create or upgrade the database, and take ownership of it.
 
     `home` is the folder for files next to a database that is not a file; `check` verifies a file
     first, for use after an unclean exit. On a server, an owner that is silent for `lease_s` (None:
     15) may be replaced by a process that has a `watch` on the server. Workers continue to run with
     an owner that `has_workers`; otherwise they end.
 
-    Raises `StoreError`, including `StoreInUse`, and `ConfigError` where PostgreSQL's library is not
+    Raises `StoreError`, including `StoreInUse`, and `ConfigError` if PostgreSQL's library is not
     installed.
     """
     if url.startswith(_SQLITE):
@@ -64,7 +64,7 @@ def join_store(
 ) -> "PostgresWorkerStore":
     """Join the owner of a database on a server as a worker.
 
-    Raises `StoreError`, also while its tables are of another version, and `ConfigError` where
+    Raises `StoreError`, also if its tables are of another version, and `ConfigError` if
     PostgreSQL's library is not installed.
     """
     whole = whole_postgres(url)
@@ -81,9 +81,9 @@ def join_store(
 
 
 def copy_unowned(url: str, target: Path) -> None:
-    """Copy a database as of one moment to a new SQLite file, without owning it and without its key.
+    """Copy a snapshot of a database to a new SQLite file, without owning it and without its key.
 
-    Raises `StoreError`, and `ConfigError` where PostgreSQL's library is not installed.
+    Raises `StoreError`, and `ConfigError` if PostgreSQL's library is not installed.
     """
     if url.startswith(_SQLITE):
         take(Path(url.removeprefix(_SQLITE)), target)
@@ -100,7 +100,7 @@ def copy_unowned(url: str, target: Path) -> None:
 
 
 def whole_database(url: str, *, exists: bool = False) -> WholeDatabase:
-    """Return a database for a copy. Raises `StoreError` where it must exist and does not."""
+    """Return a database for a copy. Raises `StoreError` if it must exist but does not."""
     if not url.startswith(_SQLITE):
         return whole_postgres(url)
     path = Path(url.removeprefix(_SQLITE))
@@ -110,7 +110,7 @@ def whole_database(url: str, *, exists: bool = False) -> WholeDatabase:
 
 
 def whole_postgres(url: str) -> "WholePostgres":
-    """Return a PostgreSQL database. Raises `ConfigError` where psycopg is not installed."""
+    """Return a PostgreSQL database. Raises `ConfigError` if psycopg is not installed."""
     _require_psycopg()
     from gateway.store.postgres.whole import WholePostgres
 

@@ -2,7 +2,7 @@
 
 Work is a plain function with a `Transaction` as its first argument. Its SQL is limited to the
 common subset of SQLite and PostgreSQL, with `?` for values. The store may run a function twice
-(another writer was faster, a group of transactions failed), so a function changes nothing in
+(after a conflict, or if a group of transactions failed), so a function must not change anything in
 memory: side effects go through `after_commit`.
 """
 
@@ -35,8 +35,8 @@ class SearchIndex(Protocol):
     def matches(self, phrases: Sequence[str]) -> tuple[str, Sequence[str]]:
         """Return a query for the texts that have all these phrases, and the values of the query.
 
-        The query can be joined with others; its column `id` has the numbers of the texts. Each
-        phrase has at least one word, and may end within a word.
+        The query can be joined with others; its column `id` contains the numbers of the texts. Each
+        phrase has at least one word, and its last word may be a prefix.
         """
         ...
 
@@ -44,24 +44,24 @@ class SearchIndex(Protocol):
 class Transaction(Protocol):
     """Statements inside one transaction.
 
-    Each raises the error of the database, which the store turns into a `StoreError` for the caller.
+    Each raises the database's error, which the store converts to a `StoreError` for the caller.
     """
 
     @property
     def search(self) -> SearchIndex: ...
 
     def one(self, sql: str, args: Args = ()) -> Row:
-        """Return a row that always exists. Raises `LookupError` when there is none."""
+        """Return a row that always exists. Raises `LookupError` if there is none."""
         ...
 
     def first(self, sql: str, args: Args = ()) -> Row | None:
-        """Return the first row, or None when there is none."""
+        """Return the first row, or None if there is none."""
         ...
 
     def all(self, sql: str, args: Args = ()) -> list[Row]: ...
 
     def run(self, sql: str, args: Args = ()) -> int:
-        """Run a statement; returns the number of changed rows."""
+        """Run a statement; return the number of changed rows."""
         ...
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
@@ -72,16 +72,16 @@ class Transaction(Protocol):
         """Return the stored form of a text in `column` ("table.name") of the row at `place`.
 
         `place` is the row's key and the columns that the text is bound to
-        (`gateway.store.cipher.SEALED`). With a key the text is sealed for this place alone; without
-        one it is returned unchanged.
+        (`gateway.store.cipher.SEALED`). With a key, the text is sealed for this place only; without
+        a key, it is returned unchanged.
         """
         ...
 
     def unseal(self, stored: Any, column: str, *place: str | int | bytes | None) -> Any:
         """Return the text of a stored value.
 
-        Raises `SealBroken`, and has it audited, when the text was stored in another place, or the
-        text or a column that it is bound to was changed.
+        Raises `SealBroken`, which is also audited, if the text was stored in another place, or if
+        the text or a column that it is bound to was changed.
         """
         ...
 
@@ -102,7 +102,7 @@ class Store(Protocol):
 
     @property
     def damage(self) -> StoreCorrupt | None:
-        """Error that is set permanently once the database turns out to be damaged."""
+        """Error that is set permanently once the database is found to be damaged."""
         ...
 
     async def transact(
@@ -124,7 +124,7 @@ class Store(Protocol):
         ...
 
     async def until_held(self) -> None:
-        """Return as soon as no other process can own the data; at once for a file.
+        """Return as soon as no other process can own the data; immediately for a file.
 
         For output that leaves Kore without a transaction. A process that was stopped for longer
         than its lease waits here until it has confirmed that it still owns the data.
@@ -139,16 +139,16 @@ class Store(Protocol):
         ...
 
     async def backup(self, target: Path) -> int:
-        """Copy everything to a new file, between other work; returns its size in bytes.
+        """Copy everything to a new file, between other work; return its size in bytes.
 
-        Raises `StoreError` for a file that exists, and for a copy that does not verify.
+        Raises `StoreError` if the file exists or the copy fails verification.
         """
         ...
 
     async def rewrite(self) -> None:
         """Remove all traces of deleted data from the disk; nothing else runs meanwhile.
 
-        Raises `StoreError`: it needs as much free space as the data take.
+        Raises `StoreError`, for example without as much free space as the data use.
         """
         ...
 
@@ -160,7 +160,7 @@ class Store(Protocol):
 
 
 class WorkerStore(Store, Protocol):
-    """The store of a worker that shares the database with its owner.
+    """Store of a worker that shares the database with its owner.
 
     `worker` is the number of the worker, `name` its name and `place` the address without secrets.
     """
@@ -175,7 +175,7 @@ class WorkerStore(Store, Protocol):
     def place(self) -> str: ...
 
     def say(self, state: Mapping[str, Any]) -> None:
-        """Set the state that the worker reports from its next heartbeat on."""
+        """Set the state that the worker reports, starting with its next heartbeat."""
         ...
 
     async def leave(self) -> None:

@@ -1,8 +1,8 @@
 """Schema of a database engine: the tables of a new database, and migrations for older ones.
 
-`schema.sql` always has the current tables. The folder `migrations` has the changes since the
-baseline, named `0084_what_changes.sql` and counted across both engines, so that a number may be
-missing in either.
+`schema.sql` always contains the current tables. The folder `migrations` contains the changes since
+the baseline, named like `0084_what_changes.sql` and numbered across both engines, so either may
+lack a number.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ _TOO_OLD = catalogue_text(
 
 @frozen
 class Schema:
-    """The SQL files of one engine in `folder`."""
+    """SQL files of an engine in `folder`."""
 
     folder: Path
 
@@ -38,7 +38,7 @@ class Schema:
 
     @property
     def numbers(self) -> Collection[int]:
-        """Numbers that an up-to-date database has in its table `migration`."""
+        """Numbers in the table `migration` of an up-to-date database."""
         return (BASELINE, *self.migrations)
 
     @property
@@ -48,7 +48,7 @@ class Schema:
     def pending(self, applied: Collection[int], path: object) -> Mapping[int, Path]:
         """Return the migrations that a database with the numbers `applied` still needs.
 
-        Raises `StoreError` where it is newer than this Kore or older than the baseline.
+        Raises `StoreError` if it is newer than this Kore or older than the baseline.
         """
         later = {number for number in applied if number > BASELINE}
         if unknown := later.difference(self.migrations):

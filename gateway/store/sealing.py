@@ -32,9 +32,9 @@ class BrokenSeal:
 
 
 class SealedTexts:
-    """Texts of sealed columns under one key; without a key they are stored as they are.
+    """Texts of sealed columns under one key; without a key, they are stored as plain text.
 
-    `broken` collects the rows that did not open, for `report_broken`.
+    `broken` collects the rows that could not be opened, for `report_broken`.
     """
 
     def __init__(self, cipher: Cipher | None) -> None:
@@ -89,7 +89,7 @@ def _name(column: str) -> str:
 def _sealed(column: str, place: tuple[Value, ...]) -> Sealed:
     """Return the entry of a sealed column.
 
-    Raises `LookupError` for another column, and for a place with too few or too many values.
+    Raises `LookupError` for another column, or for a place with the wrong number of values.
     """
     sealed = SEALED_COLUMNS.get(column)
     if sealed is None:
@@ -163,7 +163,7 @@ def check_key(
 
 
 def mark_sealed(tx: Transaction, cipher: Cipher | None) -> None:
-    """Store the mark of the key in a database that has none yet."""
+    """Store the mark of the key in a database without a mark."""
     if cipher is not None and key_mark(tx, ("meta",)) is None:
         mark = cipher.seal(_CHECK, *_PLACE)
         tx.run("INSERT INTO meta (name, value) VALUES ('cipher', ?)", (mark,))

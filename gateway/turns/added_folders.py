@@ -1,4 +1,4 @@
-"""Folders outside the workspace in a turn: those that the owner has added."""
+"""Folders outside the workspace that the owner has added, for use in a turn."""
 
 import logging
 import time
@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 async def added_folders(
     database: Store, draft: TurnDraft, session: str
 ) -> tuple[FolderAccess, ...]:
-    """Return the folders that the owner added to the session or allowed for good.
+    """Return the folders that the owner added to the session or allowed permanently.
 
-    There are none where other people read along, and in jobs.
+    There are none in jobs, or if other people can read the conversation.
     """
     message = draft.claim.messages[-1]
     if not draft.audience.owner or message.job is not None:
         return ()
-    # Grants of a sub-agent's own questions are those of its conversation.
+    # Grants from a sub-agent's own questions belong to its conversation.
     sessions = tuple(dict.fromkeys((session, draft.session)))
     folders = await database.transact(
         grants.folders, message.principal, sessions, draft.audience.root
@@ -37,9 +37,9 @@ async def added_folders(
 
 @frozen
 class FolderNews:
-    """Implements `PromptContributor` for added folders: the model learns of them.
+    """`PromptContributor` that informs the model about added folders.
 
-    It first adds those that the terminal's command line names.
+    It first adds the folders from the terminal's command line.
     """
 
     database: Store

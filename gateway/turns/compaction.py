@@ -52,7 +52,9 @@ _MANY_MESSAGES = 500
 
 @frozen
 class CompactionJob:
-    """Session to check; with `focus`, a person requests the summary and names its main content."""
+    """Session to check; `focus` means that a person requested the summary, and names its main
+    content.
+    """
 
     claim: TurnClaim
     audience: PromptAudience

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class AnswerStyle:
     """Implements `PromptContributor`: the selected style overrides the chat's persona.
 
-    Sub-agents are not affected: they answer as their caller needs it.
+    Sub-agents are not affected, because they answer in the form that their caller needs.
     """
 
     find: Callable[[str], OutputStyle | None]
@@ -57,7 +57,7 @@ class MessageTaint:
 
     async def contribute(self, draft: TurnDraft) -> None:
         messages = draft.claim.messages
-        # The taint of a sub-agent includes its task already.
+        # The taint of a sub-agent already includes its task.
         if draft.reads_workspace and any(map(self.permissions.is_untrusted, messages)):
             draft.taint |= UNTRUSTED
         draft.taint |= shown_taint(messages)
@@ -129,7 +129,7 @@ class ServerQuoteReader:
 class SkillCalls:
     """Implements `PromptContributor`: the text, model and effort of an invoked skill.
 
-    The message of a resumed turn contains the text already.
+    The message of a resumed turn already contains the text.
     """
 
     agent: Agent

@@ -1,8 +1,8 @@
-"""Goals of conversations: turn after turn until a condition is met, judged after each turn.
+"""Goals of conversations: turns follow until a condition is met, which is judged after each turn.
 
 The commit of a turn stores the check of its goal as a message of the lane. The check calls the
-judge; one transaction then ends the check and stores what follows: the next turn, or the end. So a
-crash repeats at most a call of the judge.
+judge; one transaction then ends the check and stores what follows: the next turn, or the end. A
+crash thus repeats at most a call of the judge.
 """
 
 import time
@@ -58,7 +58,7 @@ _REASONS: dict[PauseReason, str] = {
     "access": mark_for_translation("the person who set it has no access any more"),
     "restored": mark_for_translation("a backup was restored"),
 }
-# Reasons that a remark explains.
+# Reasons that are explained by a remark.
 _EXPLAINED: frozenset[str] = frozenset({"question", "failed", "check_failed"})
 # A message of a person continues a goal that is paused for one of these reasons.
 _ANSWERED: frozenset[str] = frozenset({"question"})
@@ -70,7 +70,7 @@ _CHECK, _STEP = "goal-check:", "goal-step:"
 
 @frozen
 class GoalLimits:
-    """Limits that a person gives with a goal; None: the limit of the settings."""
+    """Limits that a person specifies for a goal; None means the limit in the settings."""
 
     turns: int | None = None
     seconds: float | None = None
@@ -101,9 +101,10 @@ class GoalService:
         limits: GoalLimits,
         now: float,
     ) -> Goal:
-        """Set a goal in place of an earlier one, and queue its first turn.
+        """Set a goal, replacing any earlier goal, and queue its first turn.
 
-        `message` is the request of the person. Raises `KoreError` if they must not.
+        `message` is the person's request. Raises `KoreError` if the person is not permitted to set
+        one.
         """
         self._check_sender(message)
         if (earlier := goals.find(tx, session)) is not None:
@@ -124,10 +125,10 @@ class GoalService:
     def pause(
         self, tx: Transaction, goal: Goal, reason: PauseReason, remark: str | None = None
     ) -> Goal:
-        """Pause a goal and withdraw what would continue it.
+        """Pause a goal and withdraw the message that would continue it.
 
-        Without a `remark` the last one stays, unless it explains an earlier pause. A remark on a
-        reason in `_EXPLAINED` explains it; any other one is what is missing.
+        Without a `remark`, the last remark is kept, unless it explains an earlier pause. A remark
+        explains the reason if that is in `_EXPLAINED`; otherwise it describes what is missing.
         """
         goals.withdraw_next(tx, goal, "the goal is paused")
         if remark is None:
@@ -175,7 +176,7 @@ class GoalService:
     def pause_of_lane(
         self, tx: Transaction, lane: str, reason: PauseReason, now: float
     ) -> Goal | None:
-        """Pause the active goal of the lane's conversation, and tell the chat; return it."""
+        """Pause and return the active goal of the lane's conversation; notify the chat."""
         goal = goals.of_lane(tx, lane)
         if goal is None or goal.state != "active":
             return None
@@ -210,7 +211,7 @@ class GoalService:
             self._tell(tx, goal, now)
             return None
         if any(is_said(each) and not self._is_answer(goal, each) for each in claim.messages):
-            # The next turn would follow their words with the rights of the person who set it.
+            # The next turn would follow their words with the rights of the person who set the goal.
             self._tell(tx, self.pause(tx, goal, "others"), now)
             return None
         if self._is_begin_waiting(tx, goal):
@@ -234,7 +235,7 @@ class GoalService:
             self._tell(tx, self.pause(tx, goal, "failed", sentence), now)
 
     async def check(self, claim: CommandClaim) -> None:
-        """Judge a goal, and store what follows with the end of the check."""
+        """Judge a goal, and store the next step together with the end of the check."""
         work = await self.database.transact(self._begin_check, claim, time.time())
         if work is None:
             return
@@ -340,7 +341,7 @@ class GoalService:
         return goal if is_current and inbox.is_unanswered(tx, claim.seq) else None
 
     def _is_answer(self, goal: Goal, message: InboundMessage) -> bool:
-        """Return whether the owner, or the person who set the goal, said the message."""
+        """Return whether the message comes from the owner or from the person who set the goal."""
         is_theirs = message.principal == goal.principal or self.permissions.access.is_owner(message)
         return is_theirs and is_said(message)
 
@@ -349,7 +350,7 @@ class GoalService:
             turns.finish_command(tx, claim.seq, None, now)
 
     def _obstacle(self, tx: Transaction, goal: Goal, verdict: GoalVerdict) -> PauseReason | None:
-        """Return the reason for not beginning another turn; None to continue."""
+        """Return the reason not to begin another turn; None to continue."""
         mode = self.permissions.mode(goal.message, sessions.chosen_mode(tx, goal.session))
         if verdict.asks:
             return "question"
@@ -364,9 +365,9 @@ class GoalService:
         return None
 
     def _step(self, tx: Transaction, goal: Goal, step: InboundMessage) -> Goal:
-        """Queue the next turn for a goal, with what is left of its budget; return the goal."""
+        """Queue the next turn for a goal, with the rest of its budget; return the goal."""
         options = step.options
-        # Without prices the limit cannot apply, and each turn would warn of that.
+        # Without prices, the limit cannot apply, and each turn would warn about this.
         if goal.max_nusd is not None and goals.has_price(tx, goal):
             left_usd = max(0, goal.max_nusd - goals.cost_nusd(tx, goal)) / NUSD_PER_USD
             options = replace(options, max_cost_usd=_least(options.max_cost_usd, left_usd))
@@ -389,7 +390,7 @@ class GoalService:
         tx.after_commit(lambda: self.events.publish(goal.lane, goal.event, goal.session))
 
     def _announce_step(self, tx: Transaction, goal: Goal) -> None:
-        """Show on screens why the next turn begins; chats show none."""
+        """Show on screens why the next turn begins; chats do not show this."""
         text = t(
             "Goal not met yet: {missing} (turn {n} of {most})",
             missing=goal.remark,
@@ -411,7 +412,7 @@ class GoalService:
         text = f"🎯 {self._state_text(goal)}"
         route = goal.message.route
         parts = self.renderer.render(route, text)
-        # The chat may have left the conversation, whose words the remark of the judge contains.
+        # The chat may have left the conversation, and the judge's remark quotes that conversation.
         taint = sessions.taint_of(tx, goal.session)
         name = f"{goals.NOTICE}{goal.principal}:{goal.session}:{now!r}"
         notice = OutgoingReply(name, route, parts, "notice", taint=taint, outcome=goal.outcome)
@@ -489,7 +490,7 @@ class GoalService:
         *,
         is_owner: bool,
     ) -> Goal:
-        """Return a goal with its limits. Only the owner may exceed those of the settings."""
+        """Return a goal with its limits. Only the owner may exceed the limits in the settings."""
         settings = self.settings
         most_turns, most_usd = settings.goals.max_turns, settings.goals.max_cost_usd
         most_s = settings.goals.max_hours * 3600
@@ -507,7 +508,7 @@ class GoalService:
         )
 
     def _check_sender(self, message: InboundMessage) -> None:
-        """Raise `KoreError` unless the sender may have work done without them."""
+        """Raise `KoreError` unless the sender may start unattended work."""
         if message.channel == API:
             raise KoreError(t("nothing can be sent here later: this conversation is over the API"))
         role = self.permissions.policies.role(self.permissions.access.role(message))
@@ -517,7 +518,9 @@ class GoalService:
 
 
 def _pause_of(outcome: TurnOutcome) -> tuple[PauseReason, str | None] | None:
-    """Return why a turn with this outcome pauses its goal, with a remark; None to continue."""
+    """Return the reason why a turn with this outcome pauses its goal, with a remark; None to
+    continue.
+    """
     result = outcome.result
     assert result is not None, "a turn ends with Done"
     error = outcome.error

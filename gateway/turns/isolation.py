@@ -1,4 +1,4 @@
-"""Isolation of turns that may have ended the process: they continue in groups."""
+"""Isolation of turns that may have ended the process, which continue in groups."""
 
 import asyncio
 from collections import deque

@@ -21,7 +21,7 @@ class JobHooks(Protocol):
         ...
 
     def is_silent(self, claim: TurnClaim, outcome: TurnOutcome) -> bool:
-        """Return whether the outcome of a job is not worth a message."""
+        """Return whether the outcome of a job needs no message."""
         ...
 
     def clean(self, claim: TurnClaim, text: str) -> str:

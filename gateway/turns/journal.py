@@ -22,8 +22,8 @@ from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import Joining, TurnClaim, join_running_turn
 from gateway.turns.prompt import build_user_message, is_said, shown_taint
 
-# Time in which further messages belong to the first one, if messages are joined: an answer that has
-# just begun is restarted.
+# Time during which further messages belong to the first one, if messages are joined: an answer that
+# has just begun is restarted.
 BURST_S = 5.0
 
 
@@ -31,8 +31,8 @@ BURST_S = 5.0
 class Steering:
     """Steering of one turn.
 
-    `has_new_messages` says whether messages arrived since the claim. A person who steers a turn
-    becomes one of its speakers: the policy, questions and taint of the turn include them, also
+    `has_new_messages` returns whether messages have arrived since the claim. A person who steers a
+    turn becomes one of its speakers: the policy, questions and taint of the turn include them, also
     after a restart, because the inbox rows belong to the turn.
     """
 
@@ -60,7 +60,7 @@ class Steering:
             join_running_turn, claim, results, joining, time.time()
         )
         if steered_messages is None:
-            # In a burst: a command comes first, or messages are not joined here.
+            # In a burst, a command comes first, or messages are not joined here.
             self._accepts_burst = not burst
             return []
         if any(

@@ -2,7 +2,7 @@
 
 They are based on the messages that it answers.
 
-The turn of a job has nobody to ask: its approver denies all requests and lists them.
+In the turn of a job, nobody can be asked: its approver denies all requests and lists them.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class TurnPermissions:
     The console is the owner at the machine; all other channels are remote. Approval requests go to
     the owner's current location.
 
-    `confined` says whether a working sandbox confines commands. `full_access` is the token of this
+    `confined` means that a working sandbox confines commands. `full_access` is the token of this
     process: messages that the terminal sends with it run without rules, all others need approval.
     `default_agent` answers unless a conversation or a chat selects another agent.
     """
@@ -102,7 +102,7 @@ class TurnPermissions:
     ) -> Approver | None:
         """Return the approver that asks the owner.
 
-        At an unattended console and in a job nobody is asked.
+        At an unattended console and in a job, nobody is asked.
         """
         last = messages[-1]
         asking = self._asking(messages, session, turn)
@@ -169,7 +169,8 @@ class TurnPermissions:
     ) -> tuple[TurnChoice, ...]:
         """Return the choices for the sender if a turn for this message ends with a plan.
 
-        Empty outside of plan mode, without anybody to ask, and for a person who may not leave it.
+        Empty outside of plan mode, if nobody can be asked, and for a person who may not leave plan
+        mode.
         """
         current = self.mode(message, session_mode)
         if current != "plan" or not _is_attended(message):
@@ -333,9 +334,9 @@ def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
 
 @frozen
 class TrustedRecipients:
-    """Implements `agent.security.policy.base.Approver` where nobody can be asked.
+    """`agent.security.policy.base.Approver` for turns in which nobody can be asked.
 
-    The owner's trust in an MCP server counts there, too; `asking` is as for `TurnApprover`.
+    The owner's trust in an MCP server still counts; `asking` is as for `TurnApprover`.
     """
 
     defers_answers: ClassVar[bool] = True
@@ -429,7 +430,7 @@ def may_choose(
 ) -> bool:
     """Return whether the sender may choose this mode for the conversation.
 
-    Only the owner may loosen it. Others may tighten it, and undo that in their own chat.
+    Only the owner may loosen it. Others may tighten it, and undo this in their own chat.
     """
     limit = default if message.private else current
     return owner or MODES.index(mode) <= MODES.index(limit)

@@ -47,7 +47,7 @@ def build_user_message(
     """Return the user message for the joined inbound messages, with their facts.
 
     `mode` is the current permission mode; it may change at any time, so it is not in the system
-    prompt. `steering` says that the messages arrived during the turn. `work` describes the long
+    prompt. `steering` means that the messages arrived during the turn. `work` describes the long
     task in the folder.
     """
     last = messages[-1]
@@ -133,7 +133,7 @@ def _name(message: InboundMessage) -> str:
 
 
 def _label(name: str) -> str:
-    """Return a name without brackets and quotation marks, which could end the surrounding ones."""
+    """Return a name without brackets and quotation marks, which could end the quotation."""
     return " ".join(name.split()).translate(_BRACKETS)[:_NAME_LIMIT]
 
 

@@ -57,8 +57,8 @@ class TurnRunner:
     ) -> bool:
         """Run a turn to its commit. Return whether messages then wait in its lane.
 
-        `has_news` says whether messages arrived since the claim. Raise `TurnSuspended` if the
-        process stops during the turn, `AwaitingAnswer` if a person must answer first, and
+        `has_news` returns whether messages have arrived since the claim. Raise `TurnSuspended` if
+        the process stops during the turn, `AwaitingAnswer` if a person must answer first, and
         `FolderReplaced` if the session's folder was replaced by another one.
         """
         began = time.monotonic()

@@ -51,7 +51,7 @@ class TurnScreens:
         *,
         is_owner: bool,
     ) -> TurnOutcome:
-        """Run a person's turn; `is_owner` says that only the owner reads the answer."""
+        """Run a person's turn; `is_owner` means that only the owner reads the answer."""
         outcome = TurnOutcome(is_owner=is_owner, channel=claim.messages[-1].channel)
         preview = self._preview(claim, exposure, earlier_messages)
         if preview is None:

@@ -46,7 +46,7 @@ class TurnStores:
 
 
 class TurnStore:
-    """Implements `RunStore` for one claimed turn; `has_news` says whether messages have arrived.
+    """Implements `RunStore` for one claimed turn; `has_news` returns whether messages have arrived.
 
     `window` and `memory_text` exist after `begin` and `amend`; `earlier_messages`, added by the
     turn before a restart, exist after `steps`.

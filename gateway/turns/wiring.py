@@ -50,7 +50,7 @@ from gateway.turns.usage.reservations import Reservations
 
 @frozen
 class Turns:
-    """Parts that run turns; `reports` are those of background commands."""
+    """Parts that run turns; `reports` handles the reports of background commands."""
 
     compactions: CompactionService
     goals: GoalService

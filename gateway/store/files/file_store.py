@@ -1,4 +1,4 @@
-"""Content-addressed files: reading returns exactly the bytes that were stored, or fails."""
+"""Content-addressed files: reading either returns exactly the stored bytes or fails."""
 
 import hashlib
 import hmac
@@ -21,7 +21,7 @@ from gateway.store.files.port import (
 )
 from gateway.store.files.sealed_stream import PIECE_BYTES, seal_pieces, sealed_size, unseal_pieces
 
-# A file that is stored again counts as new after this time at the latest.
+# Interval after which storing a file again makes it count as new.
 FRESH_S = 12 * 3600.0
 
 
@@ -60,7 +60,7 @@ class FileStore:
         return object_name(self.area, digest)
 
     def put(self, source: bytes | Path, owner: str = "") -> str:
-        """Store the bytes or the file unless they are there already; returns the digest.
+        """Store the bytes or the file unless they already exist; return the digest.
 
         Raises `FileStoreError`, and `OSError` for a file that cannot be read.
         """
@@ -81,9 +81,8 @@ class FileStore:
 
         The written bytes are verified only once this returns.
 
-        Raises `FileStoreError`: `StoredFileMissing`, and `StoredFileDamaged` where the contents
-        differ from the stored ones or are larger than the limit; `OSError` where `target` cannot be
-        written.
+        Raises `FileStoreError`: `StoredFileMissing`, and `StoredFileDamaged` if the contents differ
+        from the stored contents or exceed the limit; `OSError` if `target` cannot be written.
         """
         hasher, size = self.hasher(), 0
         with self.objects.read(self.name_of(digest, owner)) as stored:
@@ -112,10 +111,10 @@ class FileStore:
         return self.objects.list(self.area)
 
     def delete_others(self, needed: Collection[str] = (), *, before: float | None = None) -> int:
-        """Delete the files that are not needed; returns their number.
+        """Delete the files that are not needed; return their number.
 
-        `needed` has names of `name_of`. With `before`, only files stored earlier than that (Unix
-        time) are deleted.
+        `needed` contains names from `name_of`. With `before`, only files stored earlier than that
+        (Unix time) are deleted.
         """
         count = 0
         for object_ in list(self.list()):
@@ -149,7 +148,7 @@ class FileStore:
 
 @frozen
 class SharedFiles:
-    """The files that all machines of a Kore share, by kind."""
+    """Files that all machines of a Kore share, by kind."""
 
     objects: ObjectStore
     cipher: Cipher | None = None
@@ -176,7 +175,7 @@ class SharedFiles:
 
     @property
     def trial(self) -> FileStore:
-        """Files for a check that the store works."""
+        """Files for checking that the store works."""
         return FileStore(self.objects, "check", self.cipher)
 
     @property

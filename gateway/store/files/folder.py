@@ -1,4 +1,4 @@
-"""Objects in a folder that all machines mount."""
+"""Object store in a folder that all machines mount."""
 
 import errno
 import os
@@ -118,7 +118,7 @@ class FolderObjects:
 
     @contextmanager
     def _open_made(self, folder: Path) -> Iterator[int]:
-        """Open the folder of an object; missing folders are created for the owner only."""
+        """Open the folder of an object; create missing folders for the owner only."""
         root = self._open_root()
         with ExitStack() as stack:
             with self._explain_errors():
@@ -170,7 +170,7 @@ class FolderObjects:
         return self._open_root() / area / digest[:2], digest[2:]
 
     def _open_root(self) -> Path:
-        """Return the resolved root folder: its owner may have configured a link."""
+        """Return the resolved root folder, because the owner may have configured a link."""
         if self._root is None:
             with self._explain_errors(is_root=True):
                 self._root = self._folder.resolve(strict=True)

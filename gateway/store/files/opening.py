@@ -15,8 +15,8 @@ def open_shared_files(
 ) -> SharedFiles:
     """Return the file store for a valid address, without accessing it yet.
 
-    Without `is_patient` a failed request is retried only once. Raises `ConfigError` where the
-    library is not installed.
+    Without `is_patient`, a failed request is retried only once. Raises `ConfigError` if the library
+    is not installed.
     """
     place = parse_file_address(address)
     if isinstance(place, Path):

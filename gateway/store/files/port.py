@@ -12,7 +12,7 @@ from gateway.store.errors import catalogue_text
 # `area/name`: an area is one or two plain words, a name is only a digest.
 _OBJECT = re.compile(r"[a-z0-9]{1,64}(?:/[a-z0-9]{1,64})?/[0-9a-f]{40,64}")
 
-# All areas in use; `check` is for a check that the store works.
+# All areas in use; `check` is for checking that the store works.
 AREAS = ("undo", "outgoing", "inbox", "check")
 
 UNREACHABLE = catalogue_text("files cannot be stored in or read from {place}: {reason}")
@@ -49,9 +49,9 @@ class StoredObject:
 
 
 class ObjectStore(Protocol):
-    """Objects by names of `object_name`. All methods block and are called in threads.
+    """Store of objects, named by `object_name`.
 
-    Each call raises `FileStoreUnavailable` when it fails.
+    All methods block and are called in threads. Each raises `FileStoreUnavailable` on failure.
     """
 
     @property
@@ -62,7 +62,7 @@ class ObjectStore(Protocol):
     def write(self, name: str, pieces: Iterable[bytes], size_bytes: int) -> None:
         """Replace the object with the joined pieces, atomically and durably.
 
-        An error raised by `pieces` is raised here, and nothing has changed.
+        An error raised by `pieces` propagates, and nothing is changed.
         """
         ...
 

@@ -50,7 +50,7 @@ _NETWORK = catalogue_text("Check the endpoint in store.files and the network.")
 class RetryLimits:
     """Limits for retries of a request; the waits between retries grow.
 
-    `silence_s` is how long a server may send nothing.
+    `silence_s` is the longest time without data from the server.
     """
 
     retries: int = 6
@@ -224,7 +224,7 @@ class S3Objects:
 
 
 class _Source:
-    """Iterator over pieces for the library, which loses the type of the error that ends them."""
+    """Iterator over pieces for the library, which would lose the type of an error."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)

@@ -30,10 +30,10 @@ def seal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
 
 
 def unseal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
-    """Yield the opened pieces.
+    """Yield the decrypted pieces.
 
-    Raises `ValueError` for a stream that was not sealed by `seal_pieces` with this key, or is not
-    complete.
+    Raises `ValueError` for a stream that is incomplete or was not sealed by `seal_pieces` with this
+    key.
     """
     stream = iter(pieces)
     head, head_bytes = b"", len(_MARK) + _ID_BYTES
@@ -60,7 +60,7 @@ def _place(file_id: bytes, number: int, is_last: bool) -> str:
 
 
 def _even(pieces: Iterable[bytes], size_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes in pieces of equal size except the last; at least one, possibly empty."""
+    """Yield the bytes in pieces of equal size, except the last; at least one, possibly empty."""
     buffer = bytearray()
     is_empty = True
     for piece in pieces:

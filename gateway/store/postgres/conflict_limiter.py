@@ -1,8 +1,8 @@
 """Limit on concurrent transactions of a process, to reduce serialization conflicts.
 
 PostgreSQL tracks the reads of a serializable transaction by index page. The indexes of waiting and
-running work have few pages, so transactions of different chats often look as if they had read what
-the other writes, and one of them has to run again.
+running work have few pages, so transactions of different chats often seem to read each other's
+writes, and one of them has to run again.
 """
 
 import threading
@@ -18,8 +18,8 @@ class ConflictLimiter:
     """Limiter for at most `max_count` concurrent transactions.
 
     The limit is halved after each conflict and grows slowly after each success (additive increase,
-    multiplicative decrease). A transaction is no longer counted after `long_s`, so that no
-    other waits for a search or a backup.
+    multiplicative decrease). A transaction is no longer counted after `long_s`, so that others do
+    not wait for a search or a backup.
     """
 
     def __init__(self, max_count: int, long_s: float = 0.1) -> None:
@@ -36,7 +36,7 @@ class ConflictLimiter:
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Enter with a free slot; waits while the limit is reached."""
+        """Enter once a slot is free; wait while the limit is reached."""
         with self._changed:
             while (wait_s := self._wait_s()) > 0:
                 self._changed.wait(wait_s)

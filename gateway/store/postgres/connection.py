@@ -1,4 +1,4 @@
-"""Connection to PostgreSQL whose rows have the same types as SQLite's."""
+"""Connection to PostgreSQL that returns rows with the same types as SQLite."""
 
 import logging
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ from gateway.store.port import Row
 from gateway.store.postgres.errors import mapped
 
 # Failures are raised. psycopg's warnings are about secondary failures, such as a pipeline that was
-# closed with its connection, and read as if something were lost.
+# closed with its connection, and sound as if data were lost.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 LONGEST_IDLE_S = 60.0
 _SETTINGS = (
     "-c timezone=UTC -c default_transaction_isolation=serializable"
-    # An index scan conflicts with fewer transactions than a scan of a whole table does. Where no
-    # index exists, the estimated cost is then so high that each such statement would be compiled,
-    # for 0.2 s.
+    # An index scan conflicts with fewer transactions than a scan of a whole table. If there is no
+    # index, the estimated cost is then so high that each such statement would be JIT-compiled,
+    # which takes 0.2 s.
     " -c enable_seqscan=off -c jit=off" + SERVER_TIMEOUTS
 )
 
@@ -78,7 +78,7 @@ def connect_first(address: str) -> "psycopg.Connection[Row]":
 
 @contextmanager
 def first_connection(address: str) -> "Iterator[psycopg.Connection[Row]]":
-    """Connect at startup; closes the connection if the block fails. Raises `StoreError`."""
+    """Connect at startup; close the connection if the block fails. Raises `StoreError`."""
     connection = connect_first(address)
     try:
         yield connection

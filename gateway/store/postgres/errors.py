@@ -16,7 +16,7 @@ _RETRYABLE = ("53", "54", "55", "57")
 _SHUT_DOWN = ("57P01", "57P02", "57P03")
 _BROKEN = ("XX001", "XX002")
 # A concurrent transaction committed first, so this one may run again. If two transactions insert a
-# key at once, one fails as a duplicate, although both would succeed one after the other.
+# key at once, one fails as a duplicate, although both would succeed in sequence.
 RERUN = ("40001", "40P01", "23505")
 _TRIES, _PAUSE_S = 50, 0.1
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def is_lost(error: psycopg.Error, connection: psycopg.Connection) -> bool:
 
 
 def run_alone(connection: "psycopg.Connection[Row]", work: Callable[[], T]) -> T:
-    """Run a transaction at startup, before the engine runs; retries after a conflict."""
+    """Run a transaction at startup, before the engine runs; retry after a conflict."""
     for attempt in range(_TRIES):
         try:
             with connection.transaction():
@@ -47,7 +47,7 @@ def run_alone(connection: "psycopg.Connection[Row]", work: Callable[[], T]) -> T
 
 
 def mapped(error: psycopg.Error) -> StoreError:
-    """Return the store's error for one of PostgreSQL's."""
+    """Return the store's error for a PostgreSQL error."""
     code, text = code_of(error), str(error).partition("\n")[0]
     if code in _NO_ROOM:
         return StoreBusy(

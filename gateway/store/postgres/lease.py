@@ -1,8 +1,8 @@
 """Lease of a process, without which it can store nothing.
 
 Each transaction reads the row of its process, and a thread sends heartbeats. All transactions are
-serializable, so a process that another has declared dead can commit nothing: PostgreSQL refuses one
-of two transactions that read what the other writes.
+serializable, so a process that was declared dead by another can commit nothing: PostgreSQL rejects
+one of two transactions that read what the other writes.
 """
 
 import logging
@@ -17,7 +17,7 @@ from gateway.store.errors import StoreError, StoreTakenOver
 from gateway.store.port import Row
 from gateway.store.postgres.errors import is_lost
 
-# Longest pause between two answers, as a share of a lease; heartbeats are more frequent.
+# Longest pause between two answers, as a fraction of a lease; heartbeats are more frequent.
 _PAUSE_SHARE = 0.4
 _HAS_BOOTTIME = hasattr(time, "CLOCK_BOOTTIME")
 log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ _BEATS = 5
 class ServerWatch:
     """Record of the server's answers; call `note` for each.
 
-    No owner can renew its lease while the server is away, so only a process that has seen the
-    server answer for a whole lease knows that the owner is silent.
+    No owner can renew its lease while the server is unreachable, so only a process that has
+    received answers for a whole lease knows that the owner is silent.
     """
 
     def __init__(self, lease_s: float, clock: Callable[[], float] | None = None) -> None:
@@ -65,9 +65,9 @@ def _do_nothing(connection: "psycopg.Connection[Row]") -> object:
 class Fence:
     """Statements that check and renew the registration of a process.
 
-    `begin` begins a transaction and reads `number`, or nothing once the process was replaced.
-    `beat` is the heartbeat, with the process's state if `has_state`; it changes no row once the
-    process was replaced. `reconnect` is called for a new connection of the heartbeat.
+    `begin` begins a transaction and reads `number`; it returns no row once the process was
+    replaced. `beat` is the heartbeat, with the process's state if `has_state`; it changes no row
+    once the process was replaced. `reconnect` is called for a new connection of the heartbeat.
     """
 
     number: int
@@ -78,7 +78,7 @@ class Fence:
 
 
 def begin(connection: "psycopg.Connection[Row]", fence: Fence) -> None:
-    """Begin a transaction. Raises `StoreTakenOver` when another process has taken over."""
+    """Begin a transaction. Raises `StoreTakenOver` if another process has taken over."""
     cursor = connection.execute(fence.begin.encode())
     cursor.nextset()
     row = cursor.fetchone()
@@ -122,7 +122,7 @@ class LeaseKeeper:
     def is_held(self) -> bool:
         """Return whether no other process can have replaced this one.
 
-        This holds for the length of a lease after each heartbeat. The clock also runs while a
+        This is certain for the length of a lease after each heartbeat. The clock also runs while a
         process or its machine is stopped.
         """
         return boot_clock() < self._held_until
@@ -153,9 +153,9 @@ class LeaseKeeper:
             self._connection.close()
 
     def _beat(self, connection: "psycopg.Connection[Row]") -> bool:
-        """Send a heartbeat; returns False once another process has taken over.
+        """Send a heartbeat; return False once another process has taken over.
 
-        It conflicts with no transaction of this process: they read only the number, and the
+        It conflicts with no transaction of this process, because they read only the number and the
         heartbeat is not serializable.
         """
         with connection.transaction():

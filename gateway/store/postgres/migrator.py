@@ -1,8 +1,8 @@
 """Creation and upgrade of a PostgreSQL database.
 
-Creating the tables, or applying all pending migrations, is one transaction: a kill leaves the
-database as before or after it. An upgrade makes no copy; use `kore backup` or PostgreSQL's own
-tools.
+Creating the tables, or applying all pending migrations, is one transaction: after a kill, the
+database is in the old or in the new state. An upgrade makes no copy; use `kore backup` or
+PostgreSQL's own tools.
 """
 
 import time
@@ -14,7 +14,7 @@ from gateway.store.schema import Schema, foreign
 
 SCHEMA = Schema(Path(__file__).parent)
 # Newest migration of the oldest program that may be a worker on these tables. Set it to the number
-# of a migration that an older program would not understand, such as a removed column or a new
+# of any migration that older programs would not understand, such as a removed column or a new
 # condition.
 OLDEST_SCHEMA = 91
 # Excludes views and tables of extensions (`pg_stat_statements`).
@@ -33,7 +33,7 @@ def table_names(tx: Transaction) -> frozenset[str]:
 def require_current(tx: Transaction, place: str) -> None:
     """Check the tables for a process that does not upgrade them.
 
-    Raises `StoreError` for tables that are older than this Kore, or too new for it.
+    Raises `StoreError` if they are older than this Kore, or too new for it.
     """
     tables = table_names(tx)
     if "worker" not in tables:

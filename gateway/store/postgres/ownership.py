@@ -1,13 +1,12 @@
 """Ownership of the data by one Kore: an advisory lock, an epoch number and a lease.
 
-The lock ends with its connection, even if only the network failed. So the number decides: every
-transaction reads it, and since all are serializable, an owner that was replaced can commit nothing
-(PostgreSQL refuses one of two transactions that read what the other writes).
-
-A process that is stopped, or whose machine is cut off, keeps its lock for as long as the server
-believes in its connection. So the owner sends a heartbeat every few seconds, and an owner that is
-silent for the length of a lease may be replaced by the number, even if it still has the lock. All
-times are the server's.
+The lock ends with its connection, even if only the network failed. The number is therefore
+decisive: every transaction reads it, and since all are serializable, an owner that was replaced can
+commit nothing (PostgreSQL rejects one of two transactions that read what the other writes). A
+process that is stopped, or whose machine is cut off, keeps its lock as long as the server considers
+its connection alive. The owner therefore sends a heartbeat every few seconds, and an owner that is
+silent for the length of a lease may be replaced by incrementing the number, even if it still has
+the lock. All times are the server's.
 """
 
 import time
@@ -26,7 +25,7 @@ from gateway.store.postgres.lease import BEGIN, NOW, Fence, ServerWatch
 # "kore" in ASCII.
 _LOCK = 0x6B6F7265
 _TRIES, _PAUSE_S = 20, 0.02
-# Share of a lease: two heartbeats.
+# Fraction of a lease: two heartbeats.
 _REPEAT_SHARE = 0.4
 _SERIALIZATION_FAILURE = "40001"
 _SILENT = f"seen_at < {NOW} - %s::double precision"
@@ -36,7 +35,7 @@ _HOLDER = (
     " AND pg_locks.database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-# A connection that still locks the row is gone by the next try.
+# A connection that still locks the row will be gone at the next try.
 _LOCK_TIMEOUT = "SET lock_timeout = '2s'"
 
 
@@ -73,7 +72,7 @@ def lock_data(
     if watch is None:
         raise _in_use(connection, place)
     silent = _silent_owner(connection, lease_s)
-    # Note the answer after the query, so that a pause of the server within it counts, too.
+    # Note the answer after the query, so that a pause of the server during the query counts, too.
     watch.note()
     if silent is not None and not watch.covers_lease:
         # No owner could send heartbeats while the server was away: a live owner sends one soon.
@@ -85,8 +84,8 @@ def lock_data(
     _end_connections(connection, silent)
     if _lock_soon(connection):
         return
-    # Without the right to end its connections, the owner keeps its lock and is replaced by the
-    # number alone; but not if another replacement was faster and has the lock now.
+    # Without the right to end its connections, the owner keeps its lock and is replaced only by the
+    # number, unless another replacement was faster and already has the lock.
     if not _is_locked_by(connection, silent) or not _replace_silent(connection, lease_s):
         raise _in_use(connection, place)
 
@@ -110,12 +109,14 @@ def count_on(connection: "psycopg.Connection[Row]") -> DatabaseOwnership:
 
 
 def stay(connection: "psycopg.Connection[Row]") -> None:
-    """Own the data until the connection ends, without a lease, so that no other can replace it."""
+    """Own the data until the connection ends, without a lease, so that no other process can replace
+    it.
+    """
     connection.execute("UPDATE owner SET seen_at = 'Infinity'")
 
 
 def lock(connection: "psycopg.Connection[Row]") -> bool:
-    """Return whether this connection has acquired the lock, which it has until it ends."""
+    """Acquire the lock until the connection ends; return whether this succeeded."""
     row = connection.execute(f"SELECT pg_try_advisory_lock({_LOCK})").fetchone()
     return bool(row and row[0])
 
@@ -126,7 +127,7 @@ def _silent_owner(connection: "psycopg.Connection[Row]", lease_s: float) -> str 
         query = f"SELECT name FROM owner WHERE {_SILENT}"
         row = connection.execute(query, (lease_s,)).fetchone()
     except psycopg.errors.UndefinedColumn:
-        # A table from a Kore without leases.
+        # The table comes from a Kore without leases.
         return None
     return None if row is None else str(row[0])
 
@@ -140,7 +141,7 @@ def _is_locked_by(connection: "psycopg.Connection[Row]", owner: str) -> bool:
 
 
 def _replace_silent(connection: "psycopg.Connection[Row]", lease_s: float) -> bool:
-    """Replace an owner that is silent for `lease_s`; of two that try, one succeeds."""
+    """Replace an owner that is silent for `lease_s`; if two processes try, only one succeeds."""
     try:
         connection.execute(_LOCK_TIMEOUT)
         row = connection.execute(

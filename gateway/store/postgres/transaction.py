@@ -1,9 +1,9 @@
 """Transaction on a connection to PostgreSQL, with its full-text index.
 
-The index is the table `words`: word lists (tsvector) without texts. Text is split into words here
-and not by the server, so that they match the SQLite index with every set of languages and
-extensions on the server. Words are lowercase without diacritics; scripts without spaces are split
-into characters, which a phrase finds again.
+The index is the table `words`: word lists (tsvector) without texts. Kore splits text into words,
+not the server, so that they match the SQLite index regardless of the server's languages and
+extensions. Words are lowercase without diacritics; scripts without spaces are split into
+characters, which a phrase finds again.
 """
 
 import re
@@ -27,11 +27,11 @@ _UNSPACED = (
 _WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
 _OPEN_ENDED = re.compile(f"[^{_UNSPACED}]$")
 # Limits of the server (https://www.postgresql.org/docs/15/textsearch-limitations.html): bytes of a
-# word, the highest position that counts, bytes of all words of a text.
+# word, highest position that counts, bytes of all words of a text.
 _WORD_BYTES = 2000
 _PLACES = 16_383
 _MAX_LIST_BYTES = 1_000_000
-# Question marks in quoted text stay; the others become numbered values.
+# Question marks in quoted text are unchanged; the others become numbered parameters.
 _MARK = re.compile(r"'(?:[^']|'')*'|\?")
 
 
@@ -39,7 +39,7 @@ class PostgresSearchIndex:
     """Implements `gateway.store.port.SearchIndex`.
 
     Phrases are found in the first 16,383 words of a text, single words in everything that a list
-    can contain, about 100,000 words.
+    can hold, about 100,000 words.
     """
 
     def __init__(self, tx: Transaction) -> None:
@@ -76,11 +76,11 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def _word_list(text: str) -> str:
-    """Return a word list in the server's format: 'word':place, each word with all its places."""
+    """Return a word list in the server's format: 'word':position, with all positions of a word."""
     places: dict[str, list[int]] = {}
     room = _MAX_LIST_BYTES
     for place, word in enumerate(words_of(text), 1):
-        # A word takes four bytes in addition to its text, and two for each of its places.
+        # A word takes four bytes in addition to its text, and two for each of its positions.
         room -= 2 if word in places else len(word.encode()) + 8
         if room < 0:
             break
@@ -130,7 +130,7 @@ class PostgresTransaction(SealingTransaction):
 
 @lru_cache(maxsize=2000)
 def numbered(sql: str) -> bytes:
-    """Return the statement with `$1`, `$2` … in place of its question marks."""
+    """Replace the question marks of a statement with `$1`, `$2` …."""
     numbers = count(1)
 
     def number(mark: re.Match[str]) -> str:

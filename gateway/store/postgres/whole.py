@@ -42,7 +42,7 @@ class WholePostgres:
 
     @contextmanager
     def opened(self, cipher: Cipher | None) -> Iterator[PostgresTransaction]:
-        """Open one transaction on the whole database, committed at the end of the block.
+        """Open a transaction on the whole database, committed at the end of the block.
 
         Raises `StoreError`.
         """
@@ -56,7 +56,7 @@ class WholePostgres:
                 upgrade(tx, place)
             ownership.count_on(connection)
             ownership.stay(connection)
-            # Workers must not store anything meanwhile, either.
+            # Meanwhile, workers must not store anything either.
             run_alone(connection, lambda: worker_table.begin_owner(connection, keeps=False))
             with connection.transaction():
                 tx = PostgresTransaction(connection, cipher)
@@ -69,7 +69,7 @@ class WholePostgres:
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresTransaction]:
-        """Open a transaction that reads the database as of one moment.
+        """Open a transaction that reads a snapshot of the database.
 
         It works without owning the database and without its key. Raises `StoreError`.
         """
@@ -128,7 +128,7 @@ class WholePostgres:
             connection.close()
 
     def rekey(self, old: Cipher | None, new: Cipher | None) -> int:
-        """Seal all texts with `new` instead of `old` in one transaction; returns the row count.
+        """Seal all texts with `new` instead of `old` in one transaction; return the row count.
 
         The server's log and backups still contain the old texts. Raises `StoreError`.
         """

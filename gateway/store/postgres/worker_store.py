@@ -1,4 +1,4 @@
-"""Store of a worker: the same tables as the owner's, fenced by a row of its own."""
+"""Store of a worker: the same tables as the owner's, fenced by its own row."""
 
 from collections.abc import Mapping
 from pathlib import Path

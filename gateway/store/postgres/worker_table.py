@@ -1,8 +1,7 @@
 """Table of workers: processes that run turns alongside the owner, each fenced by its own row.
 
 A worker that is silent for a lease is declared dead, and its unfinished work goes to the process
-that declared it so: the worker reads its row in each of its transactions, so none of them can
-commit any more.
+that declared it dead. A worker reads its row in each transaction, so a dead worker cannot commit.
 """
 
 import json
@@ -19,7 +18,7 @@ from gateway.store.postgres.connection import END_CONNECTIONS
 from gateway.store.postgres.lease import BEGIN, NOW, Fence
 from gateway.store.postgres.migrator import OLDEST_SCHEMA, SCHEMA
 
-# A worker's connections have slots of their own.
+# A worker's connections have their own slots.
 _SLOTS = 1 << 8
 _FIRST_SLOT = 1 << 20
 _KEPT_S = 86_400.0
@@ -70,7 +69,7 @@ def begin_owner(connection: "psycopg.Connection[Row]", *, keeps: bool) -> None:
 
 
 def numbers(tx: Transaction) -> Sequence[int] | None:
-    """Return the numbers of live workers; None where no owner leaves turns to workers."""
+    """Return the numbers of live workers; None if no owner leaves turns to workers."""
     (leaves,) = tx.one("SELECT has_workers FROM owner")
     if not leaves:
         return None
@@ -103,7 +102,7 @@ def _info(row: Row) -> WorkerInfo:
 
 
 def end(tx: Transaction, number: int) -> None:
-    """Mark a worker as ended: it has stopped, or is declared dead."""
+    """Mark a worker as ended, because it has stopped or is declared dead."""
     tx.run("UPDATE worker SET is_ended = 1 WHERE id = ?", (number,))
 
 

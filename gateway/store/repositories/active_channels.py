@@ -1,6 +1,6 @@
-"""Channels that this process runs, in temporary tables; it leaves work of other channels alone.
+"""Channels that this process runs, in temporary tables; it ignores work of other channels.
 
-Every statement that takes up work uses `run_here`. A row of two asterisks means every channel.
+Every statement that takes work uses `run_here`. A row of two asterisks means every channel.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,7 +29,7 @@ def install(
     channels: Collection[tuple[str, str]] = ALL,
     modes: Mapping[str, str] = {},
 ) -> None:
-    """Create the tables; every channel counts as run here unless `limit` is called."""
+    """Create the tables; every channel counts as run by this process unless `limit` is called."""
     tx.run(
         "CREATE TEMP TABLE active_channel (channel TEXT, account TEXT,"
         " PRIMARY KEY (channel, account))"
@@ -54,7 +54,7 @@ def limit(tx: Transaction, channels: Collection[tuple[str, str]]) -> None:
 def set_queues(tx: Transaction, modes: Mapping[str, str]) -> None:
     """Set the default queue mode per channel, for lanes without a choice.
 
-    The mode determines how messages are handled that arrive while a turn runs.
+    The mode determines the handling of messages that arrive while a turn runs.
     """
     tx.run("DELETE FROM queue_default")
     tx.many("INSERT INTO queue_default (channel, mode) VALUES (?, ?)", modes.items())

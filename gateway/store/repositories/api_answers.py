@@ -1,6 +1,6 @@
 """Repository for answers of the OpenAI-compatible API, sealed and limited in number.
 
-Each token has answers of its own: an id is meaningless with another token.
+Each token has its own answers: an id is meaningless with another token.
 """
 
 import json
@@ -21,7 +21,7 @@ _CONVERSATION = "api_answer.conversation"
 
 
 def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> ApiAnswer | None:
-    """Return the answer of this key, begun now if it is new; None for a key of another request."""
+    """Return the answer of this key, created if needed; None if another request has the key."""
     _forget_old(tx, now)
     row = tx.first(
         "SELECT id, made_at, is_complete, request, answer FROM api_answer"
@@ -46,7 +46,7 @@ def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> A
 
 
 def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool:
-    """Store an answer; returns False if another answer was given for its key meanwhile."""
+    """Store an answer; return False if its key has received another answer meanwhile."""
     _forget_old(tx, now)
     token, id_ = answer.token, answer.id
     if answer.key:

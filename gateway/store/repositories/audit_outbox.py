@@ -12,11 +12,11 @@ from gateway.store.port import Transaction
 
 @frozen
 class AuditNote:
-    """An event of the audit log other than a call.
+    """Event of the audit log other than a call.
 
-    `what` is a word ("pairing", "mode"), `at` Unix time. `reason` and `params` have ids and names
-    of tools, never people's words, so they are stored unsealed until they are in the audit log,
-    which is not encrypted either.
+    `what` is a word ("pairing", "mode"), `at` Unix time. `reason` and `params` contain ids and
+    names of tools, never people's words. They are therefore stored unsealed until they are in the
+    audit log, which is not encrypted either.
     """
 
     at: float
@@ -48,7 +48,7 @@ def put(tx: Transaction, note: AuditNote) -> None:
 
 
 def put_entry(tx: Transaction, entry: AuditEntry, text: str) -> None:
-    """Store an entry of a worker, as the audit log is to write it; `text` is its JSON."""
+    """Store an entry of a worker for the audit log; `text` is its JSON."""
     (number,) = tx.one(
         "INSERT INTO audit_outbox (at, what, reason, is_allowed, session, params)"
         " VALUES (?, ?, '', ?, ?, '{}') RETURNING id",
@@ -61,7 +61,7 @@ def put_entry(tx: Transaction, entry: AuditEntry, text: str) -> None:
 def waiting(tx: Transaction, limit: int) -> list[tuple[int, AuditNote | AuditEntry]]:
     """Return notes and entries that are not in the audit log yet, oldest first, with numbers.
 
-    A worker leaves an entry, which is written unchanged.
+    Entries of workers are written unchanged.
     """
     rows = tx.all(
         "SELECT id, at, what, reason, params, is_allowed, session, entry FROM audit_outbox"
@@ -82,13 +82,13 @@ def waiting(tx: Transaction, limit: int) -> list[tuple[int, AuditNote | AuditEnt
 def forget(tx: Transaction, numbers: Sequence[int]) -> None:
     """Delete notes that are in the audit log.
 
-    Each is deleted by its number, because an older one may be stored later.
+    Each is deleted by its number, because an older note may be stored later.
     """
     tx.many("DELETE FROM audit_outbox WHERE id = ?", [(number,) for number in numbers])
 
 
 def _decode(text: str) -> AuditEntry:
-    """Decode an entry; a worker of another version may know more fields, or fewer."""
+    """Decode an entry; a worker of another version may know more or fewer fields."""
     data = json.loads(text)
     names = {attribute.name for attribute in fields(AuditEntry)}
     return AuditEntry(**{name: value for name, value in data.items() if name in names})

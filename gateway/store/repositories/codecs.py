@@ -31,7 +31,7 @@ PART = "body, entities, files, buttons"
 # Destination of a part, which its texts are bound to.
 PART_ROUTE = "lane, channel, account, chat, thread"
 QUESTION = "approval.question"
-# Columns that the text of a question to a person is bound to, its key first.
+# Columns that the text of a question to a person is bound to, starting with its key.
 QUESTION_PLACE = (
     "nonce, turn_id, step, args_hash, grant_hash, session, asker, principal, lane, channel,"
     " account, chat, thread, state, answered_by"
@@ -63,7 +63,9 @@ def payload_from_row(tx: Transaction, *columns: str) -> str:
 
 
 def payload_of(tx: Transaction, place: Sequence[str], payload: str) -> str | None:
-    """Return the column `payload` of a row of the inbox; `place` is its other `PAYLOAD` columns."""
+    """Return the column `payload` of a row of the inbox; `place` contains its other `PAYLOAD`
+    columns.
+    """
     return tx.seal(payload, "inbox.payload", *place)
 
 
@@ -89,7 +91,7 @@ def readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[tuple[int, Inboun
 def bury_changed(tx: Transaction, rows: Iterable[Row]) -> list[tuple[int, InboundMessage]]:
     """Return the `readable` messages and give up the others.
 
-    A changed message then no longer blocks the messages after it.
+    A changed message thus does not block the messages after it.
     """
     rows = list(rows)
     messages = list(readable(tx, rows))

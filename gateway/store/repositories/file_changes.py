@@ -61,7 +61,7 @@ def steps(tx: Transaction, session: str) -> list[ChangeStep]:
 
 
 def begin(tx: Transaction, act: UndoOperation, now: float) -> UndoOperation:
-    """Return the operation of this name as it was begun; begins it if it was not."""
+    """Return the operation of this name; begin it if it does not exist."""
     row = tx.first(
         "SELECT plan, report FROM undo_operation WHERE name = ?",
         (act.key,),

@@ -23,7 +23,7 @@ PauseReason = Literal[
 
 @frozen
 class Goal:
-    """The goal of a session; `message` is the template of its messages, and has its text.
+    """Goal of a session; `message` is the template of its messages and contains its text.
 
     `turns`, `worked_s` and `cost_nusd` count since it was set or resumed. `remark` is what is
     missing, the evidence that it is met, or the error that paused it. `next_event` is the event id
@@ -62,7 +62,7 @@ class Goal:
 
     @property
     def principal(self) -> str:
-        """The person who set it, and with whose rights its turns run."""
+        """Person who set the goal, and with whose rights its turns run."""
         return self.message.principal
 
     @property
@@ -107,7 +107,7 @@ def of_lane(tx: Transaction, lane: str) -> Goal | None:
 
 
 def put(tx: Transaction, goal: Goal) -> None:
-    """Store a goal in place of the session's earlier one."""
+    """Store a goal, replacing the session's earlier goal."""
     session, principal = goal.session, goal.principal
     names = f"session, {_COLUMNS}"
     changes = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "))
@@ -134,7 +134,7 @@ def cost_nusd(tx: Transaction, goal: Goal) -> int:
 
 
 def has_price(tx: Transaction, goal: Goal) -> bool:
-    """Return whether the cost of any call of the session is known, or it made none yet."""
+    """Return whether the session has a call of known cost, or no calls yet."""
     totals = usage.of_session(tx, goal.session)
     return not totals.calls or totals.unpriced < totals.calls
 
@@ -146,7 +146,7 @@ def withdraw_next(tx: Transaction, goal: Goal, reason: str) -> None:
 
 
 def pause_lost(tx: Transaction) -> None:
-    """Pause goals of which nothing is left to do: their terminal is gone, or a row was changed."""
+    """Pause goals that cannot continue, because their terminal is gone or a row was changed."""
     rows = tx.all(
         "SELECT session FROM goal WHERE state = 'active' AND NOT EXISTS"
         f" (SELECT 1 FROM turn WHERE turn.session = goal.session AND {LIVE})"
@@ -167,7 +167,7 @@ def pause_all(tx: Transaction, reason: PauseReason) -> None:
 
 
 def working_s(tx: Transaction, turn: int, now: float) -> float:
-    """Return the seconds that a turn has worked, without the time that it waited for answers."""
+    """Return the seconds that a turn has worked, excluding the time that it waited for answers."""
     began, waited = tx.one(
         "SELECT created_at, (SELECT coalesce(sum(answered_at - asked_at), 0) FROM approval"
         " WHERE turn_id = turn.id AND answered_at IS NOT NULL) FROM turn WHERE id = ?",

@@ -32,7 +32,7 @@ _SELECT = f"SELECT id, made_by, kind, template, {_PLAIN} FROM job"
 
 @frozen
 class Job:
-    """A scheduled job; `message` is the template of its messages.
+    """Scheduled job; `message` is the template of its messages.
 
     `slot_at` is the first slot that was not handled, `due_at` the time to check it. Times are Unix
     seconds.
@@ -67,7 +67,9 @@ class Job:
 
     @property
     def lane(self) -> str:
-        """Lane of its turns, separate from the chat, so that nothing joins people's messages."""
+        """Lane of its turns, separate from the chat, so that they do not mix with people's
+        messages.
+        """
         return f"cron:{self.id}"
 
     def event(self, slot: int) -> str:
@@ -76,9 +78,9 @@ class Job:
 
 @frozen
 class Slot:
-    """A past slot of a job and the delivery of its messages.
+    """Past slot of a job and the delivery of its messages.
 
-    `delivered` means that all `parts` were sent; `lost` is the reason of a part that was given up.
+    `delivered` means that all `parts` were sent; `lost` is the reason why a part was given up.
     """
 
     at: int
@@ -90,9 +92,9 @@ class Slot:
 
 
 def put(tx: Transaction, job: Job) -> Job:
-    """Store a job; returns it with its number.
+    """Store a job; return it with its number.
 
-    Returns the existing job if the same call has made it before.
+    Return the existing job if the same call has already created it.
     """
     old = job.created_at - _DONE_KEPT_S
     tx.run(
@@ -180,7 +182,7 @@ def set_state(tx: Transaction, job: int, state: State, reason: str = "") -> None
 
 
 def advance(tx: Transaction, job: int, slot: int | None) -> None:
-    """Advance to the next slot; without one the job is finished."""
+    """Advance to the next slot; without another slot, the job is finished."""
     tx.run(
         "UPDATE job SET slot_at = ?, due_at = ?, is_postponed = 0,"
         " state = CASE WHEN ? = 1 AND state = 'on' THEN 'done' ELSE state END WHERE id = ?",
@@ -193,7 +195,7 @@ def hold(tx: Transaction, job: int, until: float) -> None:
 
 
 def begin(tx: Transaction, job: Job, slot: int, state: str, now: float) -> bool:
-    """Take a slot; returns False when it was taken before, so that no slot runs twice."""
+    """Take a slot; return False if it was already taken, so that no slot runs twice."""
     row_count = tx.run(
         "INSERT INTO job_run (job, at, fired_at, state) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (job.id, slot, now, state),
@@ -213,7 +215,7 @@ def ended(tx: Transaction, job: int, slot: int, state: str, note: str) -> None:
 
 
 def count_failure(tx: Transaction, job: int, *, failed: bool) -> int:
-    """Count a failure, or reset the count; returns the number of consecutive failures."""
+    """Count a failure, or reset the count; return the number of consecutive failures."""
     row = tx.first(
         "UPDATE job SET failures = CASE WHEN ? = 1 THEN failures + 1 ELSE 0 END WHERE id = ?"
         " RETURNING failures",
@@ -274,7 +276,7 @@ def _chat(route: Route) -> str:
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Job]:
-    """Yield the unchanged jobs; a job that was changed since does nothing."""
+    """Yield the unchanged jobs; a job that was changed outside of Kore does nothing."""
     for row in rows:
         with suppress(SealBroken):
             yield _job(tx, row)

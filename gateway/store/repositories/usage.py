@@ -9,7 +9,7 @@ from agent.types import Usage
 from gateway.core.messages import InboundMessage, Route
 from gateway.store.port import Transaction
 
-# Every one-shot run has a lane of its own; for spending, the terminal is one chat.
+# Every one-shot run has its own lane; for spending, the terminal is one chat.
 _CONSOLE = "cli"
 
 
@@ -81,7 +81,7 @@ def record(tx: Transaction, payer: Payer, charge: Charge, now: float) -> None:
 def record_heard(
     tx: Transaction, payer: Payer, messages: Sequence[InboundMessage], now: float
 ) -> bool:
-    """Record the cost of transcribing speech in messages; returns whether there was any."""
+    """Record the cost of transcribing speech in messages; return whether there was any."""
     charges = [
         Charge(media.heard_by, Usage(), media.heard_nano)
         for message in messages
@@ -160,7 +160,7 @@ def is_first(
     kind: Literal["warning", "reached"],
     now: float,
 ) -> bool:
-    """Return whether this was not reported yet, and mark it as reported.
+    """Mark this as reported; return whether it had not been reported yet.
 
     `place` is the limit's key, its scope and its period.
     """

@@ -1,4 +1,4 @@
-"""Backups of a SQLite database: verified copies, and restoring one."""
+"""Backups of a SQLite database: verified copies and their restoration."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ class BackupSummary:
 def read_back(path: Path) -> BackupSummary:
     """Verify a copy and return its contents.
 
-    Raises `StoreError` when the copy is damaged, newer, too old or not a Kore database.
+    Raises `StoreError` if the copy is damaged, newer, too old or not a Kore database.
     """
     try:
         uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
@@ -75,7 +75,7 @@ def read_back(path: Path) -> BackupSummary:
 
 
 def take(path: Path, target: Path) -> None:
-    """Copy a database as of one moment without owning it. Raises `StoreError`."""
+    """Copy a snapshot of a database without owning it. Raises `StoreError`."""
     try:
         os.close(_private(target))
     except OSError as exc:
@@ -95,10 +95,10 @@ def take(path: Path, target: Path) -> None:
 
 
 def put_in_place(copy: Path, path: Path) -> Path | None:
-    """Replace the database at `path` by `copy`; returns the path of a backup of the old database.
+    """Replace the database at `path` with `copy`; return the path of a backup of the old database.
 
     No process may have it open. After a kill at any moment, `path` is either the complete old
-    database or the complete new one. Raises `StoreError` when nothing was changed.
+    database or the complete new one. If it raises `StoreError`, nothing was changed.
     """
     fresh = path.with_name(f"{path.name}.restore")
     try:
@@ -132,7 +132,7 @@ def discard_unfinished(path: Path, home: Path, folders: Sequence[Path]) -> None:
     for folder in folders:
         halves = sorted(folder.parent.glob(f".{folder.name}.restore-*"))
         if halves and not folder.exists():
-            # The old folder was moved aside already, so the new one is complete.
+            # The old folder was already moved aside, so the new one is complete.
             halves.pop().rename(folder)
         remains += halves
     for remnant in remains:
@@ -159,7 +159,7 @@ def mark_restored(fresh: Path) -> None:
 
 
 def _set_aside(path: Path) -> Path:
-    """Copy the database with its write-ahead log; returns the path of the copy."""
+    """Copy the database with its write-ahead log; return the path of the copy."""
     # An intact database absorbs its log; a damaged one keeps the log as a file.
     with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=1)) as old:
         old.execute("PRAGMA journal_mode=DELETE")

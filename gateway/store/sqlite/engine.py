@@ -73,7 +73,7 @@ class SqliteStore:
         self, connection: sqlite3.Connection, file: Path, cipher: Cipher | None = None
     ) -> None:
         self.file, self.folder = file, file.parent
-        # Set permanently once the file turns out to be damaged.
+        # Set permanently once the file is found to be damaged.
         self.damage: StoreCorrupt | None = None
         self._connection = connection
         self._cipher = cipher
@@ -92,8 +92,8 @@ class SqliteStore:
     ) -> "SqliteStore":
         """Open the database, and upgrade an older one. Raises `StoreError` if it cannot be used.
 
-        `check` verifies the whole file first, for use after an unclean exit. `cipher` has the key
-        of the stored texts.
+        `check` verifies the whole file first, for use after an unclean exit. `cipher` contains the
+        key of the stored texts.
         """
         return cls(connect(path, check=check, cipher=cipher), path, cipher)
 
@@ -132,7 +132,7 @@ class SqliteStore:
         return await run_to_completion(job)
 
     async def rewrite(self) -> None:
-        """Rewrite the whole file, so that it contains no deleted data; nothing else runs meanwhile.
+        """Rewrite the whole file, so that it contains no deleted data. Nothing else runs meanwhile.
 
         Raises `StoreError`, for example without enough free space for a second copy of the data.
         """
@@ -266,8 +266,8 @@ class SqliteStore:
 
 
 def _rewrite(connection: sqlite3.Connection) -> None:
-    # The temporary file has no name, so nothing that remains in it can be opened. In memory it
-    # would be as large as the database.
+    # The temporary file has no name, so its remains cannot be opened. In memory, it would be as
+    # large as the database.
     _, _, file = connection.execute("PRAGMA database_list").fetchone()
     folder = str(Path(file).parent).replace("'", "''")
     tx = SqliteTransaction(connection)

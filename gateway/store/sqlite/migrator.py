@@ -1,7 +1,7 @@
 """Creation, upgrade and check of SQLite databases, with a copy of the file before an upgrade.
 
-Creating a database is one transaction, and so is each migration together with its number: a kill at
-any moment leaves the database as before or after it.
+Creating a database is one transaction, as is each migration together with its number, so after a
+kill at any moment the database is in the old or in the new state.
 """
 
 import os
@@ -24,8 +24,8 @@ _PREFIX, _END, _PART = "before-upgrade-", ".db", ".part"
 def upgrade(connection: sqlite3.Connection, path: Path, schema: Schema = SCHEMA) -> None:
     """Create the tables of a new database, or apply the migrations that an older one needs.
 
-    Raises `StoreError` like `require_supported`, and when the copy cannot be written; then nothing
-    has changed.
+    Raises `StoreError` like `require_supported`, or if the copy cannot be written; then nothing has
+    changed.
     """
     if _is_new(connection):
         _run(connection, schema.tables, schema.numbers, schema.newest)
@@ -129,8 +129,8 @@ def _sync(path: Path) -> None:
 def check_file(path: Path) -> tuple[str, int | None]:
     """Return "ok" or the damage of a database file, and the number of its schema.
 
-    The file is opened for reading only. Raises `StoreBusy` when another program has locked it, and
-    `StoreError` when this Kore cannot open its schema.
+    The file is opened for reading only. Raises `StoreBusy` if another program has locked it, and
+    `StoreError` if this Kore cannot open its schema.
     """
     try:
         with closing(

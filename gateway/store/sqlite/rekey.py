@@ -27,12 +27,13 @@ def is_sealed(path: Path) -> bool:
 def rekey(
     path: Path, old: Cipher | None, new: Cipher | None, forget: Callable[[], None] = lambda: None
 ) -> int:
-    """Seal all texts with `new` instead of `old`; returns the number of rows.
+    """Seal all texts with `new` instead of `old`; return the number of rows.
 
     No other process may have the database open. After an interruption the file is either the
     complete old one or the complete new one. Before the new file takes its place, everything that
-    was stored with the old key is deleted: copies of upgrades here, all else by `forget`. Deleted
-    data are not wiped from the disk. Raises `StoreError`; then the database has not changed.
+    was stored with the old key is deleted: copies from upgrades by this function, everything else
+    by `forget`. Deleted data are not wiped from the disk. Raises `StoreError`; then the database
+    has not changed.
     """
     work, fresh = (path.with_name(f"{path.name}.{end}") for end in ("rekey", "rekey-new"))
     discard_copies(path)
@@ -48,8 +49,8 @@ def rekey(
             (mode,) = connection.execute("PRAGMA journal_mode=DELETE").fetchone()
             if mode != "delete":
                 raise StoreError("the database {path} is in use; nothing was changed", path=path)
-        # Delete the copies before the swap: after a kill behind it, a second run would find nothing
-        # to do and leave them forever.
+        # Delete the copies before the swap: after a kill right after it, a second run would find
+        # nothing to do and leave them forever.
         for copy_of_old in copies(path):
             copy_of_old.unlink()
         forget()
@@ -69,7 +70,7 @@ def discard_copies(path: Path) -> None:
 
 
 def _copy(connection: sqlite3.Connection, target: Path) -> None:
-    # SQLite uses an empty file as it is, with its mode.
+    # SQLite uses an existing empty file with its mode.
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     connection.execute("VACUUM INTO ?", (str(target),))
 
@@ -80,7 +81,7 @@ def _reseal(
     old: Cipher | None,
     new: Cipher | None,
 ) -> int:
-    """Seal the texts of the database for the copy; returns the number of rows."""
+    """Seal the texts of the database for the copy; return the number of rows."""
     # The file is not read before it is complete.
     copy.execute("PRAGMA journal_mode=OFF")
     copy.execute("PRAGMA synchronous=OFF")

@@ -25,7 +25,7 @@ class WholeSqlite:
 
     @contextmanager
     def opened(self, cipher: Cipher | None) -> Iterator[SqliteTransaction]:
-        """Open one transaction on the whole database, committed at the end of the block.
+        """Open a transaction on the whole database, committed at the end of the block.
 
         Raises `StoreError`.
         """

@@ -50,8 +50,7 @@ async def build_agent(
 ) -> Agent:
     """Return the agent that the settings describe, without connections. Raise `ConfigError`.
 
-    With `full_access` its tools are unrestricted; the permissions decide who may use them like
-    that.
+    With `full_access`, its tools are unrestricted; the permissions decide who may use them.
     """
     models = ModelPool(
         default=await _default_model(settings),

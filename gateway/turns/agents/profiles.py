@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agent.worktrees.project_worktrees import ProjectWorktrees
     from gateway.config import Settings
 
-# Name of the agent that answers unless another one is chosen.
+# Name of the agent that answers unless another is chosen.
 MAIN = "main"
 
 # Descriptions of the built-in agents, for the translation catalogues.

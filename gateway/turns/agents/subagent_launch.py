@@ -33,7 +33,7 @@ class SubagentLaunch:
     """New sub-agent task to store.
 
     `caller_task` is the task that makes the call; `earlier_task` is the task that it continues.
-    `isolated` is the folder in a worktree; without it, the task has the caller's folder.
+    `isolated` is the folder in a worktree; without it, the task uses the caller's folder.
     """
 
     claim: TurnClaim

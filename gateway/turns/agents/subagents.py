@@ -370,9 +370,9 @@ class SubagentCoordinator:
         return TurnHolders(record.own_folder if record else None)
 
     async def with_worktree(self, subagent_task: SubagentTask, outcome: TaskOutcome) -> TaskOutcome:
-        """Return the outcome of a task with a text about its worktree, if it has one.
+        """Commit the changes in a task's worktree, if it has one.
 
-        Its changes are committed there.
+        Return the outcome with a text about them.
         """
         if subagent_task.definition.isolation is None:
             return outcome

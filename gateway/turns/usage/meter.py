@@ -80,7 +80,7 @@ class StoreUsageMeter:
             await self.reservations.release(claim.turn)
 
     async def before(self, payer: Payer, caps: Sequence[UsageLimit], estimate: Charge) -> None:
-        """Reserve the least cost of a call, or raise `LimitReached`."""
+        """Reserve the minimum cost of a call, or raise `LimitReached`."""
         if not caps:
             return
         since = _since(caps, self.clock())
@@ -128,7 +128,7 @@ class StoreUsageMeter:
             self.sender.wake(lane)
 
     def has_no_price(self, model: str) -> bool:
-        """Return True for the first call of a model without a price."""
+        """Return whether this is the first call of a model without a price."""
         new = model not in self._unpriced
         self._unpriced.add(model)
         return new

@@ -38,7 +38,7 @@ class ModelCaller:
         self._usage = usage
 
     async def stream(self, call: ModelCall) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Yield the events as JSON, `reply` last. Raise `KoreError`."""
+        """Yield the events as JSON, ending with `reply`. Raise `KoreError`."""
         _check(call)
         opened = self._agent.models.open(call.model)
         request = _request(call, opened)
@@ -71,7 +71,7 @@ class ModelCaller:
 def _check(call: ModelCall) -> None:
     """Raise `KoreError` for requests that programs must not make.
 
-    These are local files, and request fields that would change the kind of the request.
+    These contain local files, or fields that would change the kind of the request.
     """
     for tool in call.tools:
         if not is_plain_name(tool.name):

@@ -27,7 +27,7 @@ class ExceededLimit:
 
 
 class Reservations(Protocol):
-    """Reservations of the least cost of each call, from its start until it is charged."""
+    """Reservations of the minimum cost of each call, from its start until it is charged."""
 
     async def reserve(
         self, payer: Payer, caps: Sequence[UsageLimit], since: float | None, estimate: Charge

@@ -49,7 +49,7 @@ class Ending(Protocol):
 class TurnLog:
     """Counters for the turns of this process.
 
-    Models have the name by which they were selected; the default model has an empty name.
+    Models are listed by the name with which they were selected; the default model's name is empty.
     """
 
     clock: Callable[[], float] = time.time

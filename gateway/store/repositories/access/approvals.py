@@ -31,24 +31,24 @@ from gateway.store.repositories.codecs import QUESTION, QUESTION_PLACE
 _CODEC = RecordCodec()
 _ROUTE = ("channel", "account", "chat", "thread")
 _PLACE_COLUMNS = tuple(QUESTION_PLACE.split(", "))
-# Replaces the hash of the request: a server's question is not bound to a request.
+# Replaces the hash of the request, because a server's question is not bound to a request.
 _ASKED = "asked by a server"
 _SELECT = f"SELECT id, asked_at, expires_at, question, {QUESTION_PLACE} FROM approval"
 
 
 class UnreadableApproval(ValueError):
-    """A stored approval has the form of another version."""
+    """Error: a stored approval has the format of another version."""
 
 
 @frozen
 class ApprovalKey:
     """Hashes that answers are bound to.
 
-    `args_hash` covers everything shown, `grant_hash` is for a standing answer, `prefixes` has the
-    name of each prefix by the hash for an answer about any arguments, and `network` a hash per
+    `args_hash` covers everything shown, `grant_hash` is for a standing answer, `prefixes` maps
+    hashes for answers about any arguments to the prefixes' names, and `network` contains a hash per
     host. `recipient` is the hash for an answer about private data for the recipient. `unchanged`:
-    the call would change nothing (any more). `folder_hash` is for the answer to the same call's
-    question about a folder.
+    the call would not change anything (any more). `folder_hash` is for the answer to the same
+    call's question about a folder.
     """
 
     turn: int
@@ -77,7 +77,7 @@ def find_decision(tx: Transaction, wish: ApprovalKey) -> Answered | ApprovalProm
             _step(tx, wish),
             wish.args_hash,
             wish.folder_hash or wish.args_hash,
-            # After a crash, a call that was carried out finds its work done.
+            # After a crash, a call that was carried out has nothing left to change.
             wish.unchanged,
             wish.grant_hash,
         ),
@@ -118,13 +118,13 @@ def standing_trust(
 def _common_grant(
     tx: Transaction, wish: ApprovalKey, hashes: Iterable[str]
 ) -> tuple[str, str] | None:
-    """Return session and giver of the first of the grants if there is one for each hash."""
+    """If there is a grant for each hash, return session and giver of the first one."""
     common = [grants.find_grant(tx, wish.asker, wish.session, hash_) for hash_ in hashes]
     return None if None in common else next(iter(common), None)
 
 
 def open_approval(tx: Transaction, wish: ApprovalKey, approval: ApprovalPrompt) -> ApprovalPrompt:
-    """Store an approval and make its turn wait; returns it with its number."""
+    """Store an approval and make its turn wait; return it with its number."""
     number = _store(tx, wish, approval)
     wait(tx, wish.turn)
     return _stored_approval(tx, tx.one(f"{_SELECT} WHERE id = ?", (number,)))
@@ -135,7 +135,7 @@ def open_server_question(
 ) -> ApprovalPrompt:
     """Store a server's question in the middle of a call, like `open_approval`.
 
-    The turn continues, and the answer applies to nothing else.
+    The turn continues, and the answer does not apply to anything else.
     """
     key = ApprovalKey(turn, call_id, approval.session, approval.asker, _ASKED, approval.nonce)
     return replace(approval, number=_store(tx, key, approval))
@@ -185,8 +185,9 @@ def close_approval(
 ) -> ApprovalPrompt:
     """Close an approval and return it.
 
-    Its turn continues when no other is open, without counting an attempt. Its `words` are stored
-    with the answer. Raises `SealBroken` for an approval that was changed since it was stored.
+    Its turn continues when no other approval is open, without counting an attempt. Its `words` are
+    stored with the answer. Raises `SealBroken` for an approval that was changed since it was
+    stored.
     """
     _close(tx, approval, state, by, now)
     if state in ("session", "always"):
@@ -208,7 +209,7 @@ def close_approval(
         )
         audit_outbox.put(tx, note)
     elif state == "withdrawn":
-        # The turn is to stop, so the call never reaches its decision again.
+        # The turn will stop, so the call will not need its decision again.
         reason = (
             f"question {approval.number} about {approval.request.tool}: {audit_text(state, by)}"
         )
@@ -228,7 +229,7 @@ def _close(
     tx: Transaction, approval: ApprovalPrompt, state: State, by: str | None, now: float
 ) -> None:
     row = tx.one(f"{_SELECT} WHERE nonce = ?", (approval.nonce,))
-    # Raises for a changed row: the new seal below would make it valid.
+    # This raises for a changed row, which the new seal below would make valid.
     _stored_approval(tx, row)
     place = (*row[-len(_PLACE_COLUMNS) : -2], state, by)
     tx.run(
@@ -248,10 +249,10 @@ def find(tx: Transaction, nonce: str) -> ApprovalPrompt | None:
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[ApprovalPrompt]:
-    """Yield the approvals as they were asked for.
+    """Yield the approvals as originally stored.
 
-    An approval that was changed since, or that another version wrote, is void: its call asks again
-    when it needs the decision.
+    An approval that was changed since then, or that another version wrote, is void: its call asks
+    again when it needs the decision.
     """
     for row in rows:
         try:
@@ -280,7 +281,9 @@ def open_questions(tx: Transaction, lane: str | None = None) -> list[ApprovalPro
 
 
 def expired(tx: Transaction, now: float) -> list[ApprovalPrompt]:
-    """Return the expired approvals of this process's channels; no other process can show that."""
+    """Return the expired approvals of this process's channels, because no other process can update
+    their messages.
+    """
     rows = tx.all(
         f"{_SELECT} WHERE state = 'open' AND expires_at <= ? AND {run_here('approval')}"
         " ORDER BY id",
@@ -314,7 +317,7 @@ def is_for_server(tx: Transaction, number: int, principal: str) -> bool:
 
 
 def recover(tx: Transaction, now: float) -> None:
-    """Restart the time of approvals that were stored before the clock was set back."""
+    """Restart the expiry time of approvals that were stored before the clock was set back."""
     tx.run(
         "UPDATE approval SET expires_at = ? + (expires_at - asked_at), asked_at = ?"
         " WHERE state = 'open' AND asked_at > ?",
@@ -367,7 +370,7 @@ def _stored_approval(tx: Transaction, row: Sequence[Any]) -> ApprovalPrompt:
 
 
 def _format_content(approval: ApprovalPrompt) -> str:
-    """Return the stored form of the text that a person is shown and has answered."""
+    """Return the stored form of the text that is shown to a person."""
     return dumps(
         {
             "title": approval.title,

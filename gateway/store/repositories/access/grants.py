@@ -149,7 +149,7 @@ def list_grants(tx: Transaction) -> list[Grant]:
 
 
 def _readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[Grant]:
-    """Yield the unchanged grants; a grant that was changed since allows nothing."""
+    """Yield the unchanged grants; a grant that was changed outside of Kore allows nothing."""
     for row in rows:
         with suppress(SealBroken):
             yield _grant(tx, row)
@@ -164,7 +164,7 @@ def _grant(tx: Transaction, row: Row) -> Grant:
 
 
 def revoke_grant(tx: Transaction, number: int | None, by: str, now: float) -> list[Grant]:
-    """Revoke a grant, or all; returns the revoked grants, each with an entry in the audit log."""
+    """Revoke a grant, or all; return the revoked grants. Each gets an entry in the audit log."""
     revoked_grants = [grant for grant in list_grants(tx) if number in (None, grant.id)]
     for grant in revoked_grants:
         tx.run("DELETE FROM permission_grant WHERE id = ?", (grant.id,))

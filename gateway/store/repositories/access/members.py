@@ -41,7 +41,7 @@ ANYBODY = ""
 
 @frozen
 class PairingRequest:
-    """An open request; `chat` is the chat that its sender wrote in."""
+    """Open request; `chat` is the chat in which its sender wrote."""
 
     person: Person
     chat: str
@@ -96,7 +96,7 @@ def _put_member(tx: Transaction, member: Member) -> None:
 def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> bool:
     """Remove a person from every account, and reject their requests until the given time.
 
-    Their grants are deleted with them. Returns False when there was no such member.
+    Their grants are deleted with them. Returns False if there was no such member.
     """
     for account, at in tx.all(
         "SELECT account, approved_at FROM member WHERE channel = ? AND sender = ?",
@@ -111,7 +111,7 @@ def remove_member(tx: Transaction, channel: str, sender: str, until: float) -> b
 
 
 def refuse_waiting(tx: Transaction, principal: str) -> None:
-    """Treat a person's messages that no turn has begun to answer as a stranger's."""
+    """Treat a person's messages as a stranger's if no turn has begun to answer them."""
     tx.run(
         # The empty text makes the query use the index of waiting rows, not of all rows of a person.
         f"UPDATE inbox SET dead_reason = '{DENIED}' WHERE principal || '' = ? AND {WAITING}",
@@ -122,7 +122,7 @@ def refuse_waiting(tx: Transaction, principal: str) -> None:
 def open_request(
     tx: Transaction, person: Person, chat: str, code_hash: bytes, times: tuple[float, float]
 ) -> None:
-    """Store a pairing request; `times` are the request time and the expiry time."""
+    """Store a pairing request; `times` are the times of the request and of its expiry."""
     _put_request(tx, person, chat, code_hash, times)
 
 
@@ -151,7 +151,7 @@ def forget_expired(tx: Transaction, now: float) -> None:
 
 
 def has_request(tx: Transaction, person: Person, now: float) -> bool:
-    """Return whether a person has a request; also true for a recently rejected person."""
+    """Return whether a person has an open or recently rejected request."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM pairing WHERE channel = ? AND account = ? AND sender = ?"
         " AND expires_at > ?)",
@@ -181,7 +181,7 @@ def _readable_requests(
 
 
 def invitation(tx: Transaction, channel: str, account: str, now: float) -> bytes | None:
-    """Return the hash of the code that makes its bearer the owner; None without an invitation."""
+    """Return the hash of the code that makes a person the owner; None without an invitation."""
     rows = tx.all(
         "SELECT channel, account, sender, name, chat, asked_at, expires_at, code_hash FROM pairing"
         " WHERE channel = ? AND account = ? AND sender = ? AND code_hash IS NOT NULL"

@@ -21,7 +21,7 @@ ValueT = TypeVar("ValueT", bound=str)
 class Choice(Generic[ValueT]):
     """Definition of a choice.
 
-    Without `values` any text may be stored; a choice that `carries_over` also applies after /new.
+    Without `values`, any text may be stored; a choice that `carries_over` also applies after /new.
     """
 
     def __init__(self, name: str, *values: ValueT, carries_over: bool = False) -> None:
@@ -51,7 +51,7 @@ CHOICES: tuple[Choice[Any], ...] = (
 
 @frozen
 class StoredChoices:
-    """The choices of a session by name, as they are stored."""
+    """Stored choices of a session, by name."""
 
     stored: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class StoredChoices:
         return self.get(THINKING_DISPLAY) != "hidden"
 
     def hides(self, event: Event) -> bool:
-        """Return whether screens do not get this event."""
+        """Return whether this event is withheld from screens."""
         return isinstance(event, ThinkingDelta | ThinkingEnd) and not self.shows_thinking
 
 

@@ -1,4 +1,4 @@
-"""Rewinding of a conversation to before one of its messages, by a fork."""
+"""Rewinding of a conversation to the state before a message, by a fork."""
 
 from agent.records import frozen
 from gateway.store.port import Transaction

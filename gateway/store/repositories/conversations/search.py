@@ -101,7 +101,7 @@ def forget_all(tx: Transaction) -> None:
 def enter_older(tx: Transaction) -> bool:
     """Index some of the older messages, as after a copy of the database.
 
-    Returns whether none is left. Raises `SearchRefused` where texts are sealed.
+    Returns whether none is left. Raises `SearchRefused` if texts are sealed.
     """
     if _is_sealed(tx):
         raise SearchRefused("sealed")
@@ -198,7 +198,7 @@ def newest(tx: Transaction, scope: Scope, limit: int) -> list[SearchHit]:
 def _is_known(
     tx: Transaction, scope: Scope, session: str, principal: str, mode: str | None, taint: str
 ) -> bool:
-    """Return whether the owner in a row can be trusted, where a scope asks for an owner."""
+    """Return whether the owner in a row can be trusted, if the scope requires an owner."""
     if scope.principal is None:
         return True
     return session_marks.opened(tx, session, principal, mode, taint) is not None
@@ -209,7 +209,7 @@ def around(
 ) -> list[tuple[int, str, float, str]]:
     """Return message `n` and up to `count` messages with words before and after it, in order.
 
-    Each has a number, role, time and text. Empty when there is no such message in the scope.
+    Each has a number, role, time and text. Empty if there is no such message in the scope.
     """
     where, values = scope.where()
     row = tx.first(

@@ -27,7 +27,7 @@ _NUMBERED = re.compile(r" \(\d+\)\Z")
 
 @frozen
 class SessionOwner:
-    """Owner of a new session and the lane that it begins on ('': none)."""
+    """Owner of a new session and the lane on which it begins ('': none)."""
 
     principal: str
     home: str = ""

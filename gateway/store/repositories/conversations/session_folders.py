@@ -1,4 +1,4 @@
-"""Folders of sessions, which are sealed, and found by a hash of their workspace."""
+"""Folders of sessions, which are sealed and can be found by a hash of their workspace."""
 
 import json
 from collections.abc import Mapping
@@ -50,7 +50,9 @@ def opened(tx: Transaction, session: str, sealed: str | None) -> SessionFolder |
 
 
 def in_folder_of(tx: Transaction, session: str | None, message: InboundMessage) -> InboundMessage:
-    """Return a message of the owner that names no folder with the folder of a session."""
+    """Return a message with the folder of a session, if it comes from the owner and names no
+    folder.
+    """
     options = message.options
     is_named = options.folder is not None or options.full_access is not None
     if session is None or message.channel != CONSOLE or is_named:
@@ -69,7 +71,7 @@ def note(tx: Transaction, session: str, message: InboundMessage) -> None:
 
 
 def used(tx: Transaction, principal: str) -> list[SessionFolder]:
-    """Return the folders of a person's newest sessions, the last used first."""
+    """Return the folders of a person's newest sessions, most recently used first."""
     rows = tx.all(
         "SELECT id, folder FROM session WHERE principal = ? AND folder IS NOT NULL"
         " ORDER BY last_active_at DESC, id DESC LIMIT ?",

@@ -1,7 +1,7 @@
 """Owner, permission mode and taint of a session, which decide the permissions in it.
 
-With a key, the taint is sealed and bound to the other two. A row that was changed outside of Kore
-counts as the strictest.
+With a key, the taint is sealed and bound to owner and mode. A row that was changed outside of Kore
+gets the strictest values.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,10 @@ def read(tx: Transaction, session: str) -> SessionMarks:
 
 
 def put(tx: Transaction, session: str, marks: SessionMarks) -> None:
-    """Set the marks of a session. Broken ones stay: a new seal would make them valid."""
+    """Set the marks of a session.
+
+    Broken marks do not change, because a new seal would make them valid.
+    """
     if marks.is_broken:
         return
     text = text_of_taint(marks.taint)
@@ -66,7 +69,7 @@ def of_row(
 def opened(
     tx: Transaction, session: str, principal: str, mode: str | None, taint: str
 ) -> frozenset[Taint] | None:
-    """Return the taint in these columns of a row; None if Kore did not write them like this."""
+    """Return the taint in these columns of a row; None if they were changed outside of Kore."""
     try:
         return taint_of_text(tx.unseal(taint, _TAINT, session, principal, mode))
     except SealBroken:

@@ -24,11 +24,11 @@ from gateway.store.repositories.conversations import (
 from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.conversations.search import Scope
 
-# Number of sessions read to find the last one whose owner is known.
+# Number of sessions to read when looking for the last one with a known owner.
 _LAST_ROWS = 5
 _NAME = "session.name"
 _MAX_TITLE_CHARS = 50
-# Number of characters that make a title, and of messages that are read for it at a time.
+# Length of a title in characters, and number of messages that are read for it at a time.
 _TITLE_FROM_CHARS = 200
 _TITLE_ROWS = 5
 
@@ -72,17 +72,18 @@ def bound_session(tx: Transaction, lane: str) -> str | None:
 
 
 def pin(tx: Transaction, session: str, worker: int | None) -> None:
-    """Run the session's turns only in this process from now on; None: in any."""
+    """Run the session's turns only in this process from now on; None means any process."""
     tx.run("UPDATE session SET worker = ? WHERE id = ?", (worker, session))
 
 
 @frozen
 class SessionRow:
-    """A session, with the fields that work on its messages needs.
+    """Session with the fields needed for work on its messages.
 
-    `last` is the number of the last message, `copied` of the last message that it was forked with.
-    `bits` counts the information that choices have revealed to strangers since a person's last
-    message. A session `has_background` while a sub-agent works for it that no turn waits for.
+    `last` is the number of the last message, `copied` the number of the last message that it was
+    forked with. `bits` counts the information that choices have revealed to strangers since a
+    person's last message. `has_background` is true while a sub-agent works for the session in the
+    background.
     """
 
     id: str
@@ -96,7 +97,7 @@ class SessionRow:
     has_background: bool
     # Sealed record of the files that it has seen.
     file_views: str | None
-    # Process that has background commands of it, where several processes run turns.
+    # Process that runs background commands of the session, if several processes run turns.
     worker: int | None
     # Identity of the folder of its last turn.
     folder_identity: str | None
@@ -234,7 +235,7 @@ def choose_mode(tx: Transaction, session: str, mode: str) -> None:
 
 
 def is_begun_by(tx: Transaction, session: str, seq: int) -> bool:
-    """Return whether the command in this inbox row began the session; false for a copy of it."""
+    """Return whether the command in this inbox row began the session; false for a fork."""
     (by,) = tx.one("SELECT start_command FROM session WHERE id = ?", (session,))
     return bool(by == seq)
 
@@ -268,9 +269,9 @@ def append_messages(
     *,
     last: int | None = None,
 ) -> int:
-    """Append messages; returns the number of the last one.
+    """Append messages; return the number of the last one.
 
-    `last` is the number of the message before them, where it is known.
+    `last` is the number of the message before them, if known.
     """
     if last is None:
         last = count_messages(tx, session)
@@ -288,7 +289,7 @@ def append_messages(
 
 
 def amend(tx: Transaction, session: str, turn: int, message: Message) -> None:
-    """Replace the first message of a turn with an extended one, before the model has read it."""
+    """Extend the first message of a turn before the model has read it."""
     (n,) = tx.one("SELECT min(n) FROM message WHERE turn_id = ?", (turn,))
     put_message(tx, session, n, message)
 
@@ -330,7 +331,7 @@ def load_after(
 
 
 def ids_with_prefix(tx: Transaction, prefix: str, scope: Scope | None = None) -> list[str]:
-    """Return the session with this id, or else up to two whose ids begin with it."""
+    """Return the session with this id, or else up to two sessions whose ids begin with it."""
     where, values = (scope or Scope()).where()
     rows = tx.all(
         "SELECT s.id, s.principal, s.permission_mode, s.taint FROM session s"
@@ -350,9 +351,9 @@ def recent(
     session: str | None = None,
     workspace: str | None = None,
 ) -> list[SessionInfo]:
-    """Return the most recent sessions, newest first, of a workspace if given; or a single session.
+    """Return the most recent sessions, newest first, or a single session.
 
-    The title of a session without a name is its first words.
+    A `workspace` limits them. The title of a session without a name is its first words.
     """
     where, values = (scope or Scope()).where()
     there, key = session_folders.in_workspace(workspace)
@@ -403,7 +404,7 @@ def numbers_of(tx: Transaction, turn: int) -> list[int]:
 
 
 def load_memory(tx: Transaction, session: str) -> MemorySnapshot | None:
-    """Return the snapshot; None without one, or if it was changed outside of Kore."""
+    """Return the snapshot; None if there is none or it was changed outside of Kore."""
     (sealed,) = tx.one("SELECT memory FROM session WHERE id = ?", (session,))
     if sealed is None:
         return None
@@ -434,7 +435,9 @@ def put_name(tx: Transaction, session: str, name: str) -> None:
 
 
 def opened_name(tx: Transaction, session: str, name: str) -> str:
-    """Return the name in this column of a row; '' for none, or if Kore did not write it."""
+    """Return the name in this column of a row; '' if there is none or it was changed outside of
+    Kore.
+    """
     try:
         return str(tx.unseal(name, _NAME, session))
     except SealBroken:
@@ -448,7 +451,7 @@ def title_of(tx: Transaction, session: str, name: str) -> str:
 
 
 def _first_words(tx: Transaction, session: str) -> str:
-    """Return the beginning of a person's first message that begins with text; '' without one."""
+    """Return the beginning of a person's first message that begins with text, or ''."""
     after = 0
     query = f"SELECT {CONTENT} FROM message WHERE session = ? AND role = 'user' AND n > ?"
     while rows := tx.all(f"{query} ORDER BY n LIMIT {_TITLE_ROWS}", (session, after)):

@@ -24,8 +24,8 @@ _LINE = "transcript_line.line"
 def put(tx: Transaction, source: Transcript, owner: SessionOwner, now: float) -> str:
     """Create a session from a file; returns its id.
 
-    The author of the file is unknown: all of it counts as untrusted and as private, including words
-    that it attributes to a person.
+    The author of the file is unknown, so everything counts as untrusted and private, including
+    words that it attributes to a person.
     """
     session = _create_session(tx, source.meta, owner, now)
     if source.title is not None:
@@ -112,7 +112,7 @@ def _meta(tx: Transaction, session: str, stored_line: tuple[int, str] | None) ->
 
 
 def _create_session(tx: Transaction, meta: Any, owner: SessionOwner, now: float) -> str:
-    """Create a session with the id that the file names, if that is free; else with a new id."""
+    """Create a session with the id in the file if it is free, otherwise with a new id."""
     requested_id = meta.get("id")
     session = sessions.create_session(tx, owner.principal, now)
     if not isinstance(requested_id, str) or not _ID.fullmatch(requested_id):

@@ -17,7 +17,7 @@ _KEY = "channel = ? AND account = ? AND chat = ?"
 # Prefix of the delivery ids of notices to the owner about a chat.
 PRESENCE = "presence:"
 
-# Larger than any row number, and the number of rows that are read at once.
+# A number larger than any row number, and the number of rows that are read at once.
 _BEHIND_ALL = 2**62
 _BATCH = 20
 
@@ -85,8 +85,8 @@ def private_route(tx: Transaction, principal: str) -> Route | None:
 def private_chat(tx: Transaction, principal: str, account: str) -> Route:
     """Return a person's private chat with an account of their channel.
 
-    Without a private message there, this is a chat with the id of the person, which many platforms
-    have.
+    Without a private message there, return a chat with the person's id, which works on many
+    platforms.
     """
     channel, _, sender = principal.partition(":")
     route = private_route(tx, principal)
@@ -95,7 +95,7 @@ def private_chat(tx: Transaction, principal: str, account: str) -> Route:
 
 
 def touch(tx: Transaction, route: Route) -> None:
-    """Count a chat as reachable again: it sends messages, or a person wants another try."""
+    """Count a chat as reachable again, because it sends messages or a person wants another try."""
     tx.run(
         f"DELETE FROM chat_membership WHERE {_KEY} AND state = 'out'",
         (route.channel, route.account, route.chat_id),
@@ -123,7 +123,7 @@ def unreachable_chats(tx: Transaction) -> list[Mapping[str, Any]]:
 
 
 def add_alias(tx: Transaction, channel: str, moves: Iterable[tuple[str, str]]) -> None:
-    """Store each (first id, present id); storing a pair twice changes nothing."""
+    """Store pairs of first and current id; storing a pair twice changes nothing."""
     tx.many(
         "INSERT INTO chat_alias (channel, stored_id, current_id) VALUES (?, ?, ?)"
         " ON CONFLICT (channel, stored_id) DO UPDATE SET current_id = excluded.current_id",
@@ -132,14 +132,14 @@ def add_alias(tx: Transaction, channel: str, moves: Iterable[tuple[str, str]]) -
 
 
 def load_aliases(tx: Transaction, channel: str) -> dict[str, str]:
-    """Return the present ids by the first ones."""
+    """Return the current ids by first id."""
     return dict(
         tx.all("SELECT stored_id, current_id FROM chat_alias WHERE channel = ?", (channel,))
     )
 
 
 def all_aliases(tx: Transaction) -> list[tuple[str, str, str]]:
-    """Return all aliases as (channel, first id, present id)."""
+    """Return all aliases as (channel, first id, current id)."""
     return [
         (channel, first, now)
         for channel, first, now in tx.all("SELECT channel, stored_id, current_id FROM chat_alias")

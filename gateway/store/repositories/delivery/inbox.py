@@ -28,7 +28,7 @@ _OF_PEOPLE = ("message", "button")
 
 @frozen
 class InboxEntry:
-    """A message as it is stored; with a `dead_reason` it is a tombstone without effect."""
+    """Message as stored; with a `dead_reason`, it is a tombstone without effect."""
 
     message: InboundMessage
     dead_reason: str | None = None
@@ -36,9 +36,9 @@ class InboxEntry:
 
 @frozen
 class InboxBatch:
-    """Contents of a batch besides messages: see `Batch`.
+    """Contents of a batch other than messages, as in `Batch`.
 
-    `group_context` are messages to others; `now` is in Unix seconds.
+    `group_context` contains messages to others; `now` is in Unix seconds.
     """
 
     channel: str
@@ -57,9 +57,9 @@ def accept(
     *,
     new: Sequence[InboxEntry] | None = None,
 ) -> set[str]:
-    """Store all results of a poll, and its cursors; returns the lanes with new work.
+    """Store all results of a poll, and its cursors; return the lanes with new work.
 
-    `new` are the `unknown` entries, if known already.
+    `new` are the `unknown` entries, if already determined.
     """
     lanes = set()
     new = unknown(tx, entries) if new is None else new
@@ -95,7 +95,7 @@ def accept(
 
 
 def unknown(tx: Transaction, entries: Sequence[InboxEntry]) -> list[InboxEntry]:
-    """Return the entries that the platform has not delivered before, each once."""
+    """Return the distinct entries that the platform has not delivered before."""
     by_key: dict[tuple[str, str, str], InboxEntry] = {}
     for entry in entries:
         message = entry.message
@@ -112,7 +112,7 @@ def _is_known(tx: Transaction, message: InboundMessage) -> bool:
 
 
 def waits(tx: Transaction, message: InboundMessage) -> bool:
-    """Return whether the message is still to be answered."""
+    """Return whether the message still has to be answered."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM inbox WHERE channel = ? AND account = ? AND event_id = ?"
         f" AND {WAITING})",
@@ -127,8 +127,8 @@ def load_cursors(
     """Return the positions to continue from, by name, that were stored since `not_before`.
 
     A platform may restart its numbers after a quiet week, and an old position would then hide
-    messages. Without one it sends everything that it still has; the unique key discards known
-    messages.
+    messages. Without a position, the platform sends everything that it still has, and the unique
+    key discards known messages.
     """
     return dict(
         tx.all(
@@ -145,7 +145,7 @@ def of_turn(tx: Transaction, turn: int) -> list[InboundMessage]:
 
 
 def withdraw(tx: Transaction, lane: str, event_id: str, reason: str) -> bool:
-    """Withdraw a waiting message of the lane; returns False when it does not wait there."""
+    """Withdraw a waiting message of the lane; return False if it does not wait there."""
     withdrawn = tx.run(
         f"UPDATE inbox SET dead_reason = ? WHERE lane = ? AND event_id = ? AND {WAITING}",
         (reason, lane, event_id),
@@ -163,7 +163,7 @@ def is_waiting(tx: Transaction, lane: str, event_id: str) -> bool:
 
 
 def withdraw_event(tx: Transaction, event_id: str, reason: str) -> bool:
-    """Withdraw a waiting message that Kore has written itself, in any lane."""
+    """Withdraw a waiting message that Kore itself has written, in any lane."""
     return bool(
         tx.run(
             f"UPDATE inbox SET dead_reason = ? WHERE event_id = ? AND {WAITING}",
@@ -188,8 +188,8 @@ def waiting_count(tx: Transaction) -> int:
 
 
 def unfinished_count(tx: Transaction, principal: str) -> int:
-    """Return the number of a person's waiting messages and of turns that answer some."""
-    # The index of waiting messages is short, the one of all messages of a person is not.
+    """Return the number of a person's waiting messages and of turns answering their messages."""
+    # The index of waiting messages is short, unlike the index of all messages of a person.
     (waiting,) = tx.one(
         f"SELECT count(*) FROM inbox WHERE {WAITING} AND principal || '' = ?", (principal,)
     )
@@ -237,7 +237,7 @@ def fate(tx: Transaction, message: InboundMessage) -> str | None:
     return row[0] if row else None
 
 
-# Condition: this process is to do the lane's work; the lane is its value twice.
+# Condition that this process does the lane's work; it takes the lane as a value twice.
 LANE_RUN_HERE = (
     f"(EXISTS (SELECT 1 FROM turn WHERE lane = ? AND {LIVE} AND {TURN_RUN_HERE}) OR"
     f" EXISTS (SELECT 1 FROM inbox WHERE lane = ? AND {WAITING} AND {run_here('inbox')}))"
@@ -245,7 +245,7 @@ LANE_RUN_HERE = (
 
 
 def is_run_here(tx: Transaction, lane: str) -> bool:
-    """Return whether the lane's work belongs to this process; other processes leave it alone."""
+    """Return whether the lane's work belongs to this process."""
     (exists,) = tx.one(f"SELECT {LANE_RUN_HERE}", (lane, lane))
     return bool(exists)
 
@@ -253,7 +253,7 @@ def is_run_here(tx: Transaction, lane: str) -> bool:
 def may_rest(tx: Transaction, lane: str) -> bool:
     """Return whether the lane may be blocked.
 
-    Its conversation is paused, or a question is open anywhere.
+    True if its conversation is paused, or if any question is open.
     """
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM approval WHERE state = 'open') OR EXISTS"
@@ -280,7 +280,7 @@ def _insert(tx: Transaction, message: InboundMessage, dead_reason: str | None) -
 
 
 def _apply_edit(tx: Transaction, edit: InboundMessage) -> str | None:
-    """Replace the text of a waiting message; returns the reason if the edit needs no answer."""
+    """Replace the text of a waiting message; return the reason if the edit needs no answer."""
     row = tx.first(
         f"SELECT seq, {PAYLOAD}, turn_id IS NULL AND dead_reason IS NULL FROM inbox"
         " WHERE channel = ? AND account = ? AND source_message_id = ?"
@@ -307,7 +307,7 @@ LANE_LIMIT = 50
 
 
 def is_unanswered(tx: Transaction, seq: int) -> bool:
-    """Return whether the row still waits: it could be claimed in two ways."""
+    """Return whether the row still waits, because it could be claimed in two ways."""
     (exists,) = tx.one(f"SELECT EXISTS (SELECT 1 FROM inbox WHERE seq = ? AND {WAITING})", (seq,))
     return bool(exists)
 
@@ -318,7 +318,7 @@ def waiting_messages(tx: Transaction, lane: str) -> list[InboundMessage]:
 
 
 def unfinished(tx: Transaction, lane: str) -> frozenset[str]:
-    """Return the platform's ids of messages in the lane that wait, or are being answered."""
+    """Return the platform's ids of messages in the lane that wait or are being answered."""
     rows = tx.all(
         f"SELECT source_message_id FROM inbox WHERE lane = ? AND {WAITING} UNION"
         " SELECT source_message_id FROM inbox"
@@ -339,9 +339,9 @@ def waiting_rows(
 ) -> list[tuple[int, InboundMessage]]:
     """Return the lane's next message, or several.
 
-    The messages after it are returned, too, when they are taken together or as far as the lane is
-    over its limit. An `incomplete` message, and all after it, are returned only on request. A
-    message that was changed outside of Kore is given up.
+    The messages after it are returned as well if they are taken together, or if the lane exceeds
+    its limit. An `incomplete` message, and all after it, are returned only on request. A message
+    that was changed outside of Kore is given up.
     """
     rows = tx.all(
         f"SELECT seq, {PAYLOAD}, is_incomplete FROM inbox WHERE lane = ? AND {WAITING} ORDER BY seq"
@@ -357,7 +357,7 @@ def waiting_rows(
 def taint_of_quotes(tx: Transaction, messages: Sequence[InboundMessage]) -> frozenset[Taint]:
     """Return the taint of quoted messages.
 
-    A quoted answer of ours has the taint of its session, a quote of the sender's own words has
+    A quoted answer of Kore has the taint of its session, and a quote of the sender's own words has
     none; everything else counts as a stranger's words.
     """
     quoting = (

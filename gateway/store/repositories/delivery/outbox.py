@@ -24,7 +24,7 @@ PAIRING = "pair:"
 
 @frozen
 class OutgoingReply:
-    """A whole reply, rendered for its route. `event_id` is the inbound message it answers.
+    """Whole reply, rendered for its route.
 
     `delivery_id` identifies the delivery: a turn's reply has the same id in every attempt. With
     `edits` it replaces that delivery's message, once the platform shows that message. `taint` is
@@ -52,7 +52,7 @@ class OutgoingReply:
 class PendingPart:
     """First waiting part of a route. It waited `waited_s` between its attempts.
 
-    `is_previewed` means that its message has this content already.
+    `is_previewed` means that its message already has this content.
     """
 
     seq: int
@@ -76,7 +76,7 @@ _COLUMN_NAMES = _COLUMNS.replace(",", "").split()
 # The index of waiting rows is used only for queries with its exact condition.
 UNSENT = "state IN ('pending', 'inflight')"
 
-# Message that an edit replaces. Its row is earlier on the route, so it was sent already, or never
+# Message that an edit replaces. Its row is earlier on the route, so it was already sent or never
 # will be.
 _EDITED = (
     "(SELECT o.provider_message_id FROM outbox o WHERE o.delivery_id = outbox.edits AND o.part = 0)"
@@ -107,7 +107,7 @@ def put(tx: Transaction, turn: int | None, replies: Sequence[OutgoingReply], now
 def _inert(reply: OutgoingReply, here: frozenset[Taint]) -> Sequence[OutboundPart]:
     """Return the parts, with links defused if the taint requires it, before they become rows.
 
-    `here` is the taint of the conversation that its chat is in.
+    `here` is the taint of the chat's current conversation.
     """
     if not (reply.taint | here) >= BOTH:
         return reply.parts
@@ -212,7 +212,8 @@ def set_preview(
 ) -> None:
     """Store the result of the first send of a preview's page.
 
-    From now on the part is an edit of that message. None: the message certainly did not arrive.
+    From now on, the part is an edit of that message. None means that the message certainly did not
+    arrive.
     """
     tx.run(
         "UPDATE outbox SET provider_message_id = ?, preview_lost = 0, maybe_duplicate = 0"
@@ -243,7 +244,7 @@ def set_outcome(tx: Transaction, delivery_id: str, lane: str, outcome: str) -> N
 
 
 def take(tx: Transaction, seq: int) -> None:
-    """Mark the row as in flight: after a crash from here on, it is unknown whether it arrived."""
+    """Mark the row as in flight: after a crash from now on, it is unknown whether it arrived."""
     tx.run(
         "UPDATE outbox SET state = 'inflight', provider_message_id = coalesce(provider_message_id,"
         f" {_EDITED}) WHERE seq = ?",
@@ -266,7 +267,7 @@ def take_first(tx: Transaction, delivery_id: str) -> PendingPart | None:
 def sent(
     tx: Transaction, seq: int, provider_message_id: str, lane: str, now: float
 ) -> PendingPart | float | None:
-    """Mark the row as sent; returns the route's next `head`."""
+    """Mark the row as sent; return the route's next `head`."""
     set_sent(tx, seq, provider_message_id)
     return head(tx, lane, now)
 
@@ -276,7 +277,7 @@ def reschedule(
 ) -> None:
     """Try the row again later, after `rest_s`; an ambiguous attempt may have arrived.
 
-    Counted here and not by `take`: a route also pauses when not even an attempt was possible.
+    Attempts are counted here and not by `take`, because a route also pauses without an attempt.
     """
     tx.run(
         "UPDATE outbox SET state = 'pending', next_at = ?, attempts = attempts + 1,"
@@ -288,13 +289,13 @@ def reschedule(
 
 
 def make_plain(tx: Transaction, seq: int) -> None:
-    """Remove formatting that the platform refused: the text is sent plain and without links."""
+    """Remove formatting that the platform rejected: send the text plain and without links."""
     _, message = _stored_part(tx, seq)
     replace_content(tx, seq, plain_part(message.content))
 
 
 def replace_content(tx: Transaction, seq: int, content: OutboundPart) -> None:
-    """Replace content that the platform refused."""
+    """Replace content that the platform rejected."""
     place, message = _stored_part(tx, seq)
     codecs.put_part(tx, seq, place, message.kind, content)
     tx.run("UPDATE outbox SET state = 'pending', next_at = 0 WHERE seq = ?", (seq,))
@@ -303,14 +304,14 @@ def replace_content(tx: Transaction, seq: int, content: OutboundPart) -> None:
 def put_behind(tx: Transaction, seq: int, reply: OutgoingReply, now: float) -> None:
     """Queue a continuation of the message in this row, for the same turn.
 
-    It is inserted before the rows that wait behind the message on its route.
+    It is inserted before the rows that wait after the message on its route.
     """
     turn, lane = tx.one("SELECT turn_id, lane FROM outbox WHERE seq = ?", (seq,))
     later = f"SELECT seq FROM outbox WHERE lane = ? AND seq > ? AND {UNSENT} ORDER BY seq"
     waiting = tx.all(later, (lane, seq))
     put(tx, turn, [reply], now)
     numbers = [number for (number,) in tx.all(later, (lane, seq))]
-    # The rows share their existing numbers, because a watcher relies on numbers that only grow.
+    # The rows share their existing numbers, because watchers rely on increasing numbers.
     added = [number for number in numbers if (number,) not in waiting]
     order = [*added, *(number for (number,) in waiting)]
     tx.many("UPDATE outbox SET seq = ? WHERE seq = ?", [(-number, number) for number in order])
@@ -364,7 +365,7 @@ def give_up(tx: Transaction, seq: int, reason: str, *, whole_lane: bool = False)
 
 
 def drop_unsent(tx: Transaction, delivery_id: str, reason: str) -> bool:
-    """End a delivery that was never tried; returns False when it may have been seen."""
+    """End a delivery that was never attempted; return False if it may have been seen."""
     unsent = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE delivery_id = ?"
         " AND state = 'pending' AND attempts = 0 AND maybe_duplicate = 0"
@@ -388,7 +389,7 @@ def route_of(tx: Transaction, delivery_id: str) -> Route | None:
 
 
 def question_below(tx: Transaction, lane: str, provider_message_id: str) -> int | None:
-    """Return the number of the question in one of our messages; None for another message."""
+    """Return the number of the question in one of Kore's messages; None for other messages."""
     row = tx.first(
         "SELECT delivery_id FROM outbox WHERE provider_message_id = ? AND lane = ?"
         " AND kind = 'approval' ORDER BY seq DESC LIMIT 1",
@@ -399,7 +400,7 @@ def question_below(tx: Transaction, lane: str, provider_message_id: str) -> int 
 
 
 def question_of(tx: Transaction, lane: str, provider_message_id: str) -> int | None:
-    """Return the number like `question_below`, also when the message shows the decision by now."""
+    """Return the number like `question_below`, even if the message already shows the decision."""
     row = tx.first(
         "SELECT delivery_id FROM outbox WHERE provider_message_id = ? AND lane = ?"
         " AND kind = 'approval' ORDER BY seq LIMIT 1",
@@ -431,10 +432,10 @@ def lanes_with_mail(tx: Transaction) -> list[str]:
 
 
 def recover(tx: Transaction, latest_at: float = inf) -> int:
-    """Queue rows in flight again, marked as possible duplicates; edits repeat nothing.
+    """Queue rows in flight again, marked as possible duplicates, except edits.
 
-    Rows that are due later than `latest_at` become due now: the clock was set back meanwhile. Rows
-    of other processes' channels are left to these processes.
+    Rows that are due later than `latest_at` become due now, because the clock was set back
+    meanwhile. Rows of other processes' channels are left to those processes.
     """
     own = run_here("outbox")
     tx.run(
@@ -462,7 +463,7 @@ def _due(tx: Transaction, row: Sequence[Any]) -> PendingPart:
         reply_to=data["reply_to"],
         provider_message_id=data["provider_message_id"] or edited,
         maybe_duplicate=bool(data["maybe_duplicate"]),
-        # An attempt at the reply itself that may have arrived takes precedence.
+        # An attempt to send the reply itself that may have arrived takes precedence.
         preview_lost=bool(data["preview_lost"]) and not data["ambiguous_attempts"],
         event_id=data["event_id"],
         last=bool(data["is_last"]),
@@ -493,7 +494,7 @@ def handed_out_after(tx: Transaction, lane: str, after: int, limit: int) -> list
 
 
 def last_before_news(tx: Transaction, lane: str) -> int:
-    """Return the number after which all messages come that a new watcher of the lane has to see."""
+    """Return the number after which a new watcher of the lane has to see all messages."""
     (number,) = tx.one(
         f"SELECT coalesce((SELECT min(seq) - 1 FROM outbox WHERE lane = ? AND {UNSENT}),"
         " (SELECT max(seq) FROM outbox WHERE state <> 'streaming'), 0)",
@@ -503,7 +504,7 @@ def last_before_news(tx: Transaction, lane: str) -> int:
 
 
 def give_up_unreadable(tx: Transaction, lane: str, reason: str) -> int:
-    """End the first row of a route without reading it; returns the number of ended rows."""
+    """End the first row of a route without reading it; return the number of ended rows."""
     ended = tx.all(
         "UPDATE outbox SET state = 'dead', dead_reason = ? WHERE seq = (SELECT min(seq) FROM outbox"
         " WHERE lane = ? AND state IN ('pending', 'inflight')) RETURNING seq, delivery_id",
@@ -523,7 +524,7 @@ def set_sent(tx: Transaction, seq: int, provider_message_id: str) -> None:
 
 
 def files_to_send(tx: Transaction) -> list[dict[str, Any]]:
-    """Return the files of messages that are still to be sent, as they are stored."""
+    """Return the stored files of messages that still have to be sent."""
     rows = tx.all(
         f"SELECT files, delivery_id, part, {codecs.PART_ROUTE} FROM outbox"
         " WHERE state IN ('pending', 'inflight') AND files NOT IN ('', '[]')"
@@ -532,9 +533,9 @@ def files_to_send(tx: Transaction) -> list[dict[str, Any]]:
 
 
 def forget_codes(tx: Transaction, ended: Sequence[Row]) -> int:
-    """Empty the pairing messages among the parts that just ended; returns the number of parts.
+    """Empty the pairing messages among the parts that just ended; return the number of parts.
 
-    `ended` has `seq` and `delivery_id` of each part.
+    `ended` contains `seq` and `delivery_id` of each part.
     """
     for seq, delivery_id in ended:
         if delivery_id.startswith(PAIRING):
@@ -543,7 +544,7 @@ def forget_codes(tx: Transaction, ended: Sequence[Row]) -> int:
 
 
 def _forget_code(tx: Transaction, seq: int) -> None:
-    """Empty a part. A broken one stays as it is: a new seal would make it valid."""
+    """Empty a part. A broken part does not change, because a new seal would make it valid."""
     *place, kind, buttons, body = tx.one(
         f"SELECT delivery_id, part, {codecs.PART_ROUTE}, kind, buttons, body FROM outbox"
         " WHERE seq = ?",

@@ -1,6 +1,6 @@
 """Inbox rows that wait for files to be fetched or for an album to be complete.
 
-Rows behind an incomplete row are not claimed either, so a lane stays in order.
+Rows after an incomplete row are not claimed either, so that a lane stays in order.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from gateway.store.repositories.codecs import PAYLOAD, inbound_from_row, put_pay
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
-# An album is complete when nothing has joined it for this long.
+# An album is complete if no part was added for this long.
 QUIET_S = 1.0
 # A part without a mention may come before the part that mentions the bot. It is a tombstone for
 # this long and is then deleted; their number is limited.
@@ -28,7 +28,7 @@ _OWN = run_here("inbox")
 
 @frozen
 class PendingMessage:
-    """A waiting row. `ready_at` (Unix time) is when it has been unchanged for long enough."""
+    """Waiting row. `ready_at` is the Unix time at which it has been unchanged for long enough."""
 
     seq: int
     message: InboundMessage
@@ -53,7 +53,7 @@ def hold_for_media(tx: Transaction, message: InboundMessage, now: float) -> None
 
 
 def join_album(tx: Transaction, part: InboundMessage, now: float) -> str | None:
-    """Add a part of an album to the waiting row; returns the reason why it needs no answer."""
+    """Add a part of an album to the waiting row; return the reason why it needs no answer."""
     row = tx.first(
         f"SELECT seq, {PAYLOAD} FROM inbox"
         f" WHERE channel = ? AND account = ? AND album = ? AND principal = ? AND {_INCOMPLETE}",
@@ -104,9 +104,9 @@ def gather_album(tx: Transaction, first: InboundMessage, now: float) -> None:
 
 
 def forget_early(tx: Transaction, now: float) -> float | None:
-    """Delete unused early parts; returns the seconds until the next check.
+    """Delete unused early parts; return the seconds until the next check.
 
-    Returns None when no early parts are left.
+    Returns None if no early parts are left.
     """
     tx.run(f"DELETE FROM inbox WHERE {_EARLY} AND {_OWN} AND ready_at <= ?", (now,))
     (next_at,) = tx.one(f"SELECT min(ready_at) FROM inbox WHERE {_EARLY} AND {_OWN}")
@@ -115,7 +115,7 @@ def forget_early(tx: Transaction, now: float) -> float | None:
 
 
 def edit(tx: Transaction, seq: int, old: InboundMessage, new: InboundMessage) -> None:
-    """Apply an edit to a waiting message; fetched files stay known."""
+    """Apply an edit to a waiting message, keeping its fetched files."""
     old_media = {attachment.unique: attachment for attachment in old.media if attachment.unique}
     media = tuple(old_media.get(attachment.unique or "", attachment) for attachment in new.media)
     content = new.content
@@ -134,7 +134,7 @@ def rows(tx: Transaction) -> list[int]:
 
 
 def find(tx: Transaction, seq: int) -> PendingMessage | None:
-    """Return the row in its current state; None when it no longer waits. Raises `SealBroken`."""
+    """Return the row in its current state; None if it no longer waits. Raises `SealBroken`."""
     row = tx.first(f"SELECT {PAYLOAD}, ready_at FROM inbox WHERE seq = ? AND {_INCOMPLETE}", (seq,))
     return PendingMessage(seq, inbound_from_row(tx, *row[:-1]), row[-1]) if row else None
 
@@ -163,9 +163,9 @@ def settle(
 
 
 def release(tx: Transaction, expected: PendingMessage) -> str | None:
-    """Release a row that waits for nothing any more; returns its lane.
+    """Release a row that no longer waits for anything; return its lane.
 
-    Returns None when the row has grown since it was read as `expected`.
+    Returns None if the row has grown since it was read as `expected`.
     """
     row = find(tx, expected.seq)
     if row is None or row.awaited is not None or row.ready_at != expected.ready_at:
@@ -188,7 +188,7 @@ def _same(left: Media, right: Media) -> bool:
 
 
 def _caption(message: InboundMessage) -> str:
-    """Return the text below a file, without the label in front of it."""
+    """Return the text of a file's caption, without the label in front of it."""
     return message.content.partition("]")[2].strip()
 
 

@@ -71,7 +71,7 @@ def count(tx: Transaction) -> int:
 
 
 def at(tx: Transaction, seq: int) -> UndecodedUpdate | None:
-    """Return an undecoded update; None when the row is not one."""
+    """Return an undecoded update; None if the row contains something else."""
     row = tx.first(
         f"SELECT seq, dead_reason, {PAYLOAD} FROM inbox WHERE seq = ? AND is_undecoded = 1",
         (seq,),

@@ -31,7 +31,7 @@ from gateway.store.repositories.delivery.inbox import (
 )
 from gateway.store.repositories.execution import subagent_tasks, windows
 
-# A turn that ended the process this often without a new step is given up.
+# A turn that ended the process this many times without a new step is given up.
 MAX_ATTEMPTS = 3
 
 
@@ -39,7 +39,8 @@ _STEPS = (
     "(SELECT count(*) FROM message WHERE turn_id = turn.id) +"
     " (SELECT count(*) FROM step WHERE turn_id = turn.id AND state IN ('done', 'unknown'))"
 )
-# A turn that was cut off this often without a new step, alone or with others, is a suspect.
+# A turn that was interrupted this many times without a new step, alone or with others, is a
+# suspect.
 SUSPECT_AFTER = 2
 # Number of interruptions of a turn.
 CUTS = "attempts - 1 + interruptions"
@@ -51,10 +52,10 @@ class TurnClaim:
 
     `messages` grows when a person steers the turn. `stored` counts the turn's messages in the
     history, starting with the request. `resumed` means that the turn continues; `exhausted` that it
-    ended the process `MAX_ATTEMPTS` times without progress. `user_message` is what was stored for a
-    new turn; `begins` is the title of a session whose first turn it is. `memory` is the memory
-    snapshot of the session, `taint` its taint, `file_views` its record of seen files, and
-    `folder_identity` the identity of the folder of its last turn.
+    ended the process `MAX_ATTEMPTS` times without progress. `user_message` is the stored message of
+    a new turn; `begins` is the title of the session if this is its first turn. `memory`, `taint`
+    and `file_views` (the record of seen files) belong to the session; `folder_identity` identifies
+    the folder of its last turn.
     """
 
     turn: int
@@ -97,7 +98,9 @@ class CommandClaim:
 
 @frozen
 class SessionBusy:
-    """The lane must wait for its session's turn on another lane; `waits`: that turn waits, too."""
+    """Error: the lane must wait for its session's turn on another lane; `waits`: that turn waits,
+    too.
+    """
 
     lane: str
     waits: bool = False
@@ -109,7 +112,7 @@ OWNER = 0
 
 @frozen
 class HeldElsewhere:
-    """The lane's work belongs to another process.
+    """Error: the lane's work belongs to another process.
 
     `worker` is its number, `OWNER`, or None for any process that takes it.
     """
@@ -119,12 +122,12 @@ class HeldElsewhere:
 
 @frozen
 class ClaimScope:
-    """Work that a process may claim where several processes run turns.
+    """Work that a process may claim if several processes run turns.
 
-    `worker` is its number; None: it is the owner of the data. `takes` returns whether the turn that
-    answers a message is run here; `is_isolated` whether a turn that may have ended a process can be
-    run on this lane now; `max_subagents` how many sub-agents of a conversation may work at a time
-    over all processes, None where there is only one process.
+    `worker` is its number, or None for the owner of the data. `takes` returns whether the turn that
+    answers a message is run here; `is_isolated` returns whether a turn that may have ended a
+    process can run on this lane now; `max_subagents` limits the concurrent sub-agents of a
+    conversation across all processes, None if there is only one process.
     """
 
     worker: int | None = None
@@ -139,7 +142,7 @@ class ClaimScope:
     def home(self, message: InboundMessage, pin: int | None) -> HeldElsewhere | None:
         """Return the process that runs the turn that answers a message; None for this process.
 
-        `pin` is the process that has background commands of the conversation.
+        `pin` is the process that runs background commands of the conversation.
         """
         if pin is not None:
             return None if pin == self.number else HeldElsewhere(pin)
@@ -148,7 +151,7 @@ class ClaimScope:
         return HeldElsewhere(None if self.worker is None else OWNER)
 
     def has_room(self, tx: Transaction, message: InboundMessage, lane: str) -> bool:
-        """Return whether the sub-agent for a message may begin; true without one."""
+        """Return whether the sub-agent for a message, if any, may begin."""
         if self.max_subagents is None or message.task is None or not message.lane:
             return True
         return subagent_tasks.has_room(tx, message.task, lane, self.max_subagents())
@@ -182,8 +185,8 @@ def claim(
     here = stand.session
     if here is not None and here.status != "open":
         if here.status == "paused":
-            # Messages wait with a paused session; commands do not, or it could never be resumed
-            # here.
+            # Messages wait while a session is paused, but commands do not; otherwise it could never
+            # be resumed here.
             return claim_at_once(tx, lane, is_command, scope)
         sessions.unbind(tx, lane)
         here = None
@@ -202,7 +205,7 @@ def claim(
 def _next_rows(
     tx: Transaction, lane: str, choice: QueueMode | None, default: QueueMode
 ) -> Sequence[tuple[int, InboundMessage]]:
-    """Return the lane's next message, with those after it that are answered in the same turn."""
+    """Return the lane's next message, with the messages that are answered in the same turn."""
 
     def is_queued(row: tuple[int, InboundMessage]) -> bool:
         return row[1].options.queue_mode(choice, default) == "queue"
@@ -219,14 +222,14 @@ def _next_rows(
 
 
 def _has_left(message: InboundMessage, here: SessionRow | None) -> bool:
-    """Return whether a goal's message belongs to a session that the lane is not in any more."""
+    """Return whether a goal's message belongs to a session that the lane has left."""
     is_here = here is not None and here.id == message.options.session
     return message.is_for_goal and not is_here
 
 
 @frozen
 class _Waiting:
-    """Waiting messages of a lane with their rows, and the session that the lane is in."""
+    """Waiting messages of a lane with their rows, and the lane's session."""
 
     rows: Sequence[tuple[int, InboundMessage]]
     here: SessionRow | None
@@ -336,11 +339,11 @@ def _without_repeats(
 
 
 def recover(tx: Transaction, worker: int | None = None) -> list[str]:
-    """Record the turns that a process was running when it was interrupted; returns its lanes.
+    """Record the turns that a process was running when it was interrupted; return its lanes.
 
-    `worker` is the number of the process; None: the last owner of the data. A turn that ran alone
-    is charged an attempt, and so is a suspect among turns that were interrupted for the first time;
-    of several, the cause is unknown. A new step resets both counts.
+    `worker` is the number of the process, or None for the last owner of the data. An attempt is
+    charged to a turn that ran alone, and to a suspect among turns that were interrupted for the
+    first time; among several suspects, the cause is unknown. A new step resets both counts.
     """
     process = (OWNER if worker is None else worker,)
     cut_off = tx.all(
@@ -376,7 +379,7 @@ def workers_at_work(tx: Transaction) -> list[int]:
 
 
 def release(tx: Transaction, turn: int) -> None:
-    """Release a turn that waits for an event: after it, any process may continue the turn."""
+    """Release a turn that waits for an event, so that any process may continue it afterwards."""
     tx.run(f"UPDATE turn SET is_claimed = 0, worker = NULL WHERE id = ? AND {LIVE}", (turn,))
 
 
@@ -393,7 +396,7 @@ def suspend_all(tx: Transaction, worker: int | None = None) -> None:
 
 @frozen
 class _LiveTurn:
-    """A turn that has not ended. `stored` counts its messages in the history."""
+    """Unfinished turn. `stored` counts its messages in the history."""
 
     id: int
     session: str
@@ -415,7 +418,7 @@ class _LiveTurn:
 class _LaneState:
     """State of a lane, read in one query.
 
-    Its live turn, the session that it is in, its default queue mode, and whether it has unread
+    It consists of the live turn, the session, the default queue mode, and whether there are unread
     group messages.
     """
 
@@ -456,7 +459,7 @@ def _lane_state(tx: Transaction, lane: str) -> _LaneState:
 def _take_in(
     tx: Transaction, turn: int, lane: str, rows: Sequence[tuple[int, InboundMessage]]
 ) -> None:
-    """Assign rows to a turn: the first waiting ones of its lane, without a gap."""
+    """Assign the first waiting rows of its lane, without a gap, to a turn."""
     tx.run(
         f"UPDATE inbox SET turn_id = ? WHERE lane = ? AND {WAITING} AND seq <= ?",
         (turn, lane, rows[-1][0]),
@@ -466,7 +469,9 @@ def _take_in(
 def _resume(
     tx: Transaction, lane: str, live: _LiveTurn, scope: ClaimScope
 ) -> TurnClaim | HeldElsewhere | None:
-    """Resume the lane's unfinished turn; None while it must run isolated and cannot here."""
+    """Resume the lane's unfinished turn; None while it must run in isolation, which is impossible
+    here.
+    """
     if live.is_claimed and live.worker != scope.worker:
         return HeldElsewhere(OWNER if live.worker is None else live.worker)
     turn, session = live.id, live.session
@@ -484,7 +489,7 @@ def _resume(
         (scope.worker, turn),
     )
     # A call that had started when the turn was interrupted may have had its effect. A repeatable
-    # call stays started: only a call that never began is planned.
+    # call remains started, because only a call that never began is planned.
     tx.run(
         "UPDATE step SET state = 'unknown'"
         " WHERE turn_id = ? AND state = 'started' AND effect = 'unsafe'",
@@ -515,7 +520,7 @@ def claim_at_once(
     is_at_once: Callable[[InboundMessage], bool],
     scope: ClaimScope = EVERYTHING,
 ) -> CommandClaim | None:
-    """Claim the lane's next command that need not wait for earlier messages; never for workers."""
+    """Claim the lane's next command that need not wait for earlier messages; not for workers."""
     if scope.worker is not None:
         return None
     for seq, message in inbox.waiting_rows(tx, lane, together=True, incomplete=True):
@@ -528,8 +533,8 @@ def suspect_groups(tx: Transaction) -> list[list[str]]:
     """Return the lanes of interrupted turns, in groups to continue one after the other.
 
     The list is empty if no turn is a suspect. Turns with the fewest interruptions come first.
-    Suspects with equally many are halved, so that each further end of the process halves the
-    suspicion.
+    Suspects with the same count are split in half, so that each further end of the process halves
+    the number of suspects.
     """
     rows = tx.all(
         f"SELECT lane, {CUTS} FROM turn WHERE {RUNNING} AND is_suspended = 0"
@@ -577,10 +582,10 @@ def join_running_turn(
 ) -> SteeredMessages | None:
     """Add waiting messages to a running turn; returns None when there are none.
 
-    Messages join if they steer, or if the conversation joins messages and this is a burst before
-    anything was done; otherwise only reports of its own background commands join. The rows, their
-    taint and the history change in this transaction. `results` are those of the last reply's calls
-    that are not in the history yet; they come before the messages.
+    Messages join if they steer, or if the conversation joins messages and they arrive in a burst
+    before anything was done; otherwise, only reports of the turn's own background commands join.
+    The rows, their taint and the history change in this transaction. `results` are results of the
+    last reply's calls that are not in the history yet; they precede the messages.
     """
     choice = sessions.chosen_queue_mode(tx, claim.session)
     default = queue_default(tx, sessions.home_lane(tx, claim.session))

@@ -6,8 +6,8 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.active_channels import TURN_RUN_HERE, run_here
 
 _FREE = f"SELECT lane FROM turn WHERE {RUNNING} AND is_claimed = 0 AND {TURN_RUN_HERE}"
-# Messages behind a live turn belong to that turn's process, and those in a paused conversation wait
-# for a person.
+# Messages waiting for a live turn belong to that turn's process, and messages in a paused
+# conversation wait for a person.
 _WAITS = (
     f" FROM inbox WHERE {WAITING} AND {run_here('inbox')} AND is_incomplete = 0"
     f" AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.lane = inbox.lane AND turn.{LIVE})"
@@ -23,9 +23,9 @@ _OLDEST_FREE = (
 
 
 def lanes(tx: Transaction, limit: int | None = None) -> list[str]:
-    """Return lanes with an unclaimed turn to continue, or with messages and no turn.
+    """Return lanes with an unclaimed turn to continue, and lanes with messages but no turn.
 
-    Of the latter, at most `limit`, in the order of their names.
+    Of the latter, return at most `limit`, in order of their names.
     """
     free = [lane for (lane,) in tx.all(_FREE)]
     if limit is None:
@@ -43,7 +43,7 @@ def oldest_at(tx: Transaction) -> float | None:
 
 
 def stopped_lanes(tx: Transaction, worker: int) -> list[str]:
-    """Return the lanes where a worker runs turns that are to end."""
+    """Return the lanes where a worker runs turns that must stop."""
     rows = tx.all(
         f"SELECT lane FROM turn WHERE {RUNNING} AND worker = ? AND stop_requested = 1", (worker,)
     )
@@ -51,7 +51,7 @@ def stopped_lanes(tx: Transaction, worker: int) -> list[str]:
 
 
 def is_console(lane: str) -> bool:
-    """Return whether a terminal of this machine waits there: its turns need its folder."""
+    """Return whether a terminal of this machine waits there, whose turns need its folder."""
     return lane.startswith(f"{CONSOLE}:")
 
 

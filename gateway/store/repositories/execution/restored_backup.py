@@ -23,11 +23,11 @@ def mark(tx: Transaction, now: float) -> None:
 
 
 def settle(tx: Transaction, now: float, notice: Callable[[Sequence[int]], str]) -> int:
-    """Close unfinished work of the backup; returns the number of messages.
+    """Close unfinished work of the backup; return the number of messages.
 
-    `notice` creates the text for its chats from the numbers of their messages. Messages that were
-    to be sent are marked as possible duplicates. None of the work continues: its answer, or the
-    effect of its next call, may exist already.
+    `notice` creates the text for each chat from the number of its messages. Unsent messages are
+    marked as possible duplicates. No work continues, because its answer, or the effect of its next
+    call, may already exist.
     """
     if preferences.get_state(tx, preferences.RESTORED) is None:
         return 0

@@ -1,4 +1,4 @@
-"""Repository for tasks of sub-agents: each starts, ends and is reported once."""
+"""Repository for tasks of sub-agents. Each task starts, ends and is reported once."""
 
 import json
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ _SELECT = (
 
 @frozen
 class SubagentTask:
-    """A task of a sub-agent; a row.
+    """Row of a sub-agent's task.
 
-    `turn_id` and `step` are the call that started it, `root_*` the person's turn that it works for
-    in the end; `caller` and `session` are sessions. Times are Unix seconds.
+    `turn_id` and `step` identify the call that started it, `root_*` the person's turn that it
+    ultimately works for; `caller` and `session` are sessions. Times are Unix seconds.
     """
 
     id: int
@@ -60,7 +60,7 @@ class SubagentTask:
 
 @frozen
 class TaskOutcome:
-    """Outcome of a task, in the sub-agent's last words or in a sentence of ours."""
+    """Outcome of a task, as the sub-agent's last reply or a sentence of Kore."""
 
     state: State
     text: str
@@ -93,7 +93,7 @@ def put(tx: Transaction, subagent_task: SubagentTask) -> SubagentTask:
 
 
 def of_call(tx: Transaction, turn: int, call_id: str) -> tuple[int, SubagentTask | None]:
-    """Return the journal's number of a call, and the task that it has started already."""
+    """Return the journal's number of a call, and the task that it has already started."""
     (step,) = tx.one(
         "SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ? AND call_id = ?", (turn, call_id)
     )
@@ -169,7 +169,7 @@ def has_ended(tx: Transaction, turn: int) -> bool:
 
 
 def is_awaited(tx: Transaction, turn: int) -> bool:
-    """Return whether a turn has called a sub-agent that still works."""
+    """Return whether a turn waits for a sub-agent that is still working."""
     (exists,) = tx.one(
         "SELECT EXISTS (SELECT 1 FROM task WHERE turn_id = ? AND is_background = 0"
         " AND state = 'running')",
@@ -179,7 +179,7 @@ def is_awaited(tx: Transaction, turn: int) -> bool:
 
 
 def has_room(tx: Transaction, number: int, lane: str, limit: int) -> bool:
-    """Return whether fewer than `limit` other sub-agents of its root session work elsewhere."""
+    """Return whether fewer than `limit` other sub-agents of its root session are working."""
     (count,) = tx.one(
         f"SELECT count(*) FROM turn WHERE {RUNNING} AND is_claimed = 1 AND lane <> ? AND lane IN"
         " (SELECT lane FROM task WHERE state = 'running' AND root_session ="
@@ -192,7 +192,7 @@ def has_room(tx: Transaction, number: int, lane: str, limit: int) -> bool:
 def lanes_without_room(tx: Transaction, root_session: str, limit: int) -> list[str]:
     """Return lanes of a conversation's tasks that have not begun, or that no process works on.
 
-    The oldest first, at most `limit`.
+    At most `limit` lanes are returned, oldest first.
     """
     rows = tx.all(
         "SELECT lane FROM task WHERE root_session = ? AND state = 'running' AND NOT EXISTS"
@@ -204,10 +204,10 @@ def lanes_without_room(tx: Transaction, root_session: str, limit: int) -> list[s
 
 
 def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
-    """End a task; returns False if it had ended before.
+    """End a task; return False if it had already ended.
 
-    A turn that waited for it continues without being charged an attempt, once it waits for no
-    other; the taint of the result is added to its caller's.
+    A turn that waited for it continues, without being charged an attempt, once it waits for no
+    other task; the taint of the result is added to the caller's session.
     """
     row = tx.first(
         "SELECT turn_id, step, caller, is_background FROM task WHERE id = ? AND state = 'running'",
@@ -236,7 +236,7 @@ def end(tx: Transaction, number: int, outcome: TaskOutcome, now: float) -> bool:
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
     """End the sub-agents of abandoned chats, on lanes with this prefix.
 
-    Chats whose processes are `attended` are excepted.
+    Chats whose processes are `attended` are excluded.
     """
     where = "state = 'running' AND root_lane >= ? AND root_lane < ?"
     where += f" AND {none_of('root_lane', attended)}"

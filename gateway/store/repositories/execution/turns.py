@@ -1,4 +1,4 @@
-"""Repository for turns: steps, results, end, outcome for readers, and recovery after a crash."""
+"""Repository for turns: steps, results, end, outcome, and recovery after a crash."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,8 @@ from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, forget_codes
 from gateway.store.repositories.execution import windows
 
-# Effect of a /stop: it stopped the running turn, or withdrew messages that had not been begun.
+# Effect of /stop: it stopped the running turn, or withdrew messages that no turn had begun to
+# answer.
 Stopping = Literal["running", "withdrawn"]
 
 
@@ -36,7 +37,7 @@ def add_reply(
 ) -> None:
     """Store a reply that plans calls, after the results of the calls before it.
 
-    The reply is the last of `messages`; `effects` are those of its calls, by call id.
+    The reply is the last of `messages`; `effects` maps call ids to the effects of its calls.
     """
     reply = sessions.append_messages(tx, session, turn, messages, now)
     (n,) = tx.one("SELECT coalesce(max(n), 0) FROM step WHERE turn_id = ?", (turn,))
@@ -54,7 +55,7 @@ def add_reply(
 
 
 def start_call(tx: Transaction, turn: int, call: ToolCall) -> None:
-    """Mark a call as started; from here on a crash leaves its outcome unknown."""
+    """Mark a call as started; from now on, a crash leaves its outcome unknown."""
     tx.run(f"UPDATE step SET state = 'started' WHERE {_LATEST}", (turn, turn, call.id))
 
 
@@ -84,7 +85,7 @@ _LATEST = "turn_id = ? AND n = (SELECT max(n) FROM step WHERE turn_id = ? AND ca
 def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[str, ToolResult]:
     """Return the known results of the calls in a turn's last reply, by call id, or "unknown".
 
-    For a `stopped` turn, which runs nothing any more, also the calls that never began.
+    For a `stopped` turn, which will run no more calls, include the calls that never began.
     """
     rows = tx.all(
         "SELECT call_id, state, n, result, taint FROM step"
@@ -111,8 +112,8 @@ def known_results(tx: Transaction, turn: int, *, stopped: bool = False) -> dict[
     return results
 
 
-# Why a turn ended without an answer, as the name of the prompt that tells the model: errors, the
-# end of its process each time that it ran, or a stop from outside.
+# Reason why a turn ended without an answer, as the name of the prompt for the model: errors, the
+# end of its process each time it ran, or a stop from outside.
 EndCause: TypeAlias = Literal["given_up", "cut_off", "ended_early"]
 
 
@@ -130,7 +131,7 @@ class FinishedTurn:
 
 
 def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now: float) -> bool:
-    """Commit history, outbox and turn together; returns True when messages wait in its lane."""
+    """Commit history, outbox and turn together; return True if messages wait in its lane."""
     last, is_asking, has_more = tx.one(
         "SELECT (SELECT coalesce(max(n), 0) FROM message WHERE session = ?),"
         " EXISTS (SELECT 1 FROM approval WHERE turn_id = turn.id AND state = 'open'),"
@@ -153,9 +154,9 @@ def finish(tx: Transaction, turn: int, session: str, outcome: FinishedTurn, now:
 
 
 def request_stop(tx: Transaction, lane: str, before: str) -> Stopping | None:
-    """Request the end of the lane's running turn; None when there is nothing to stop.
+    """Request the end of the lane's running turn; return None if there is nothing to stop.
 
-    When none runs yet, waiting messages of the lane before the event `before` are withdrawn.
+    If no turn runs yet, waiting messages of the lane before the event `before` are withdrawn.
     """
     running = tx.run(
         "UPDATE turn SET stop_requested = 1 WHERE lane = ? AND state IN ('running', 'waiting')",
@@ -231,10 +232,10 @@ def give_up(
     *,
     cause: EndCause = "given_up",
 ) -> None:
-    """End a turn that failed or was stopped from outside; the model learns the cause.
+    """End a turn that failed or was stopped from outside; the model is informed of the cause.
 
-    Its open calls get results, so that the session stays usable, and the request gets an answer:
-    left open, it would be taken up again with the next message.
+    Its open calls get results, so that the session remains usable, and the request gets an answer,
+    because otherwise the model would work on it again with the next message.
     """
     (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
     results = {
@@ -251,19 +252,19 @@ def give_up(
 def abandon(tx: Transaction, lanes: str, now: float, attended: Sequence[str] = ()) -> int:
     """End abandoned work: everything on lanes with this prefix.
 
-    Lanes whose processes are `attended` are excepted.
+    Lanes whose processes are `attended` are excluded.
     """
     condition = f"lane >= ? AND lane < ? AND {none_of('lane', attended)}"
     return _abandon(tx, condition, (*beginning(lanes), *attended), now)
 
 
 def abandon_lane(tx: Transaction, lane: str, now: float) -> int:
-    """End abandoned work on a single lane, by its whole name."""
+    """End abandoned work on a single lane, given its full name."""
     return _abandon(tx, "lane = ?", (lane,), now)
 
 
 def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) -> int:
-    """End turns, waiting messages and unsent replies; returns the number of turns."""
+    """End turns, waiting messages and unsent replies; return the number of turns."""
     reason = "its terminal is gone"
     rows = tx.all(
         f"SELECT id FROM turn WHERE state IN ('running', 'waiting') AND {condition}", which
@@ -286,7 +287,10 @@ def _abandon(tx: Transaction, condition: str, which: Sequence[str], now: float) 
 
 
 def replay(tx: Transaction, seq: int) -> str:
-    """Queue an inbox row again, however it ended; returns its lane. Raises `ReplayRefused`."""
+    """Queue an inbox row again, regardless of how it ended; return its lane.
+
+    Raises `ReplayRefused`.
+    """
     row = tx.first(
         "SELECT i.lane, t.state, i.dead_reason FROM inbox i LEFT JOIN turn t ON t.id = i.turn_id"
         " WHERE i.seq = ?",
@@ -317,7 +321,7 @@ def replay(tx: Transaction, seq: int) -> str:
 def _reject_subagent_task(tx: Transaction, seq: int) -> None:
     """Raise `ReplayRefused` for the task of a sub-agent.
 
-    The agent that started it has its result already, and would not get another.
+    The agent that started it already has a result and would not get another.
     """
     event_id, lane = tx.one("SELECT event_id, lane FROM inbox WHERE seq = ?", (seq,))
     prefix, _, number = str(event_id).partition(":")
@@ -345,7 +349,7 @@ def step_of_call(tx: Transaction, turn: int, call: str) -> int:
 
 
 def find_outcome(tx: Transaction, channel: str, account: str, event_id: str) -> MessageOutcome:
-    """Return the state of the turn that took the message in, and the model's text in it."""
+    """Return the state of the turn that includes the message, and the model's text in the turn."""
     row = tx.first(
         "SELECT inbox.dead_reason, turn.id, turn.state,"
         " coalesce(turn.session, binding.session, '')"

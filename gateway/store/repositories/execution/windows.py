@@ -1,4 +1,6 @@
-"""Part of a session that may still be sent to the model, and the summary of earlier messages."""
+"""Window of a session: the messages that may still be sent to the model, and the summary of earlier
+messages.
+"""
 
 import json
 from dataclasses import dataclass
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 
 # Minimum interval between announcements of summaries in a chat.
 NOTICE_INTERVAL_S = 3600.0
-# Maximum number of messages in a window, however short they are, for an imported session, or a
-# session whose summaries have failed for long. Twice the number that makes a window full.
+# Maximum number of messages in a window, regardless of length, for an imported session or after
+# repeated failures of summaries. It is twice the number that makes a window full.
 MAX_MESSAGES = 2 * FULL_AT_MESSAGES
 
 
@@ -143,7 +145,7 @@ class StoredSummary:
 
 
 def keep(tx: Transaction, stored: StoredSummary, now: float) -> bool:
-    """Store a compaction; returns False when the session's window has changed since."""
+    """Store a compaction; return False if the session's window has changed since."""
     (head,) = tx.one("SELECT head FROM session WHERE id = ?", (stored.session,))
     if head != stored.head:
         return False

@@ -137,7 +137,7 @@ def select_user_rows(tx: Transaction, principal: str) -> None:
 
 
 def _close(tx: Transaction, begin: str, values: Sequence[object] = ()) -> None:
-    """Select these sessions, their forks, and the sub-agent tasks of all of them."""
+    """Select these sessions, their forks, and all of their sub-agent tasks."""
     tx.run(
         "INSERT INTO gone_session WITH RECURSIVE link(parent, child) AS ("
         "SELECT parent, id FROM session WHERE parent IS NOT NULL"
@@ -235,7 +235,7 @@ def erase(tx: Transaction, principal: str, now: float) -> list[str]:
         f" WHERE principal = ? OR session IN ({_SESSIONS})",
         f"DELETE FROM limit_notice WHERE scope IN ({_SESSIONS}) OR scope IN ({_LANES})"
         f" OR scope IN (SELECT CAST(id AS TEXT) FROM gone_turn)",
-        # Costs stay, and count for a turn.
+        # Costs remain, and belong to a turn.
         f"UPDATE turn SET session = NULL, lane = '{DELETED}', state = 'done'"
         f" WHERE id IN ({_TURNS})",
         f"DELETE FROM session WHERE id IN ({_SESSIONS})",
@@ -283,7 +283,7 @@ def _blank_shared(tx: Transaction) -> None:
     rows = tx.all(
         "WITH RECURSIVE told(session, n, role, turn) AS ("
         f" SELECT session, n, role, turn_id FROM message WHERE turn_id IN ({_SHARED})"
-        # A fork has copied them under the same numbers.
+        # A fork has copies of them with the same numbers.
         " UNION SELECT s.id, told.n, told.role, told.turn FROM session s JOIN told"
         "  ON s.parent = told.session AND (s.parent_n IS NULL OR told.n <= s.parent_n))"
         " SELECT session, n, role, turn FROM told ORDER BY session, n"

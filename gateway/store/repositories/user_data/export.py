@@ -157,7 +157,7 @@ def export_rows(tx: Transaction, principal: str) -> dict[str, str]:
 
 
 def _rows(rows: Sequence[Row], names: str, as_json: str | None = None) -> str:
-    """Return each row as an object with these keys; the value `as_json` is JSON already."""
+    """Return each row as an object with these keys; the value `as_json` is already JSON."""
 
     def lines() -> Iterator[str]:
         for row in rows:
