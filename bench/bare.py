@@ -32,7 +32,7 @@ async def once(model_url: str, text: str) -> None:
 
 
 class Gateway:
-    """Long polling, a task per chat, no memory."""
+    """Gateway with long polling, a task per chat, and no memory."""
 
     def __init__(self, session: aiohttp.ClientSession, bot_url: str, model_url: str) -> None:
         self._session = session

@@ -10,11 +10,11 @@ _HEAD = ("figure", "median", "p95", "bare", "ratio", "goal", "")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: `value` is a median where there were several samples, in `unit`.
+    """Measured figure: `value`, in `unit`, is the median if there were several samples.
 
     `bare` is the same work without Kore, measured in the same run. A `goal` is an upper limit, or a
-    lower one with `at_least`. With `imports`, most of it is the loading of libraries, so its goal
-    depends on this machine's pace. `note` has further facts for the reader.
+    lower limit with `at_least`. With `imports`, most of the time is spent on loading libraries, so
+    the goal depends on the pace of this machine. `note` contains further facts for the reader.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Figure:
 
 
 def sampled(name: str, unit: str, samples: Sequence[float], **more: Any) -> Figure:
-    """Return a figure of samples: their median and 95th percentile."""
+    """Return a figure from samples: their median and 95th percentile."""
     return Figure(name, unit, statistics.median(samples), percentile(samples, 0.95), **more)
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """Return the smallest sample that at least this share of them does not exceed."""
+    """Return the smallest sample that at least this share of the samples does not exceed."""
     ordered = sorted(samples)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 

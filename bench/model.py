@@ -1,4 +1,4 @@
-"""A model that answers at once, as a process: `python -m bench.model` prints its address.
+"""Process with a model that answers immediately: `python -m bench.model` prints its address.
 
 The model's name selects the answer: "chunks" is a long streamed text, "apart" a text whose chunks
 arrive one by one, "calls-N-M" N replies of M tool calls each before the final reply.
@@ -13,7 +13,7 @@ from aiohttp import web
 
 CHUNKS = 4_000
 CHUNKS_APART = 1_000
-# A fast model's chunks arrive a few at a time.
+# The chunks of a fast model arrive several at a time.
 _TOGETHER = 4
 _APART_S = 0.001
 

@@ -1,4 +1,4 @@
-"""Measured processes: start, and statistics of the kernel."""
+"""Start of measured processes, and their kernel statistics."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def wall_ms(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> float:
 
 
 class Running(AbstractContextManager["Running"]):
-    """A process that is stopped when the block ends; `began_at` is Unix time in seconds."""
+    """Process that is stopped when the context ends; `began_at` is Unix time in seconds."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path, **more: Any):
         self._command, self._env, self._cwd, self._more = command, env, cwd, more

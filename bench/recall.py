@@ -4,8 +4,9 @@ Usage: python -m bench.recall [EMBEDDINGS]
 
 The baseline is a search for plain substrings. Questions (recall.tsv) over 300 lines of memory and
 100 conversations, in English and Chinese: 60 share words with the stored line, 22 are paraphrases
-that share none, and 14 share theirs with six distractors each. The other lines come from a seeded
-generator. EMBEDDINGS is a model, vendor/model, for an additional search by meaning.
+without shared words, and 14 share words with the line and with six distractors each. The other
+lines come from a seeded generator. EMBEDDINGS is a model, vendor/model, for an additional search by
+meaning.
 """
 
 import asyncio
@@ -80,10 +81,10 @@ _OBJECTS = ["电影", "台灯", "椅子", "报告", "花园", "火车票", "相�
 
 @dataclass(frozen=True)
 class Case:
-    """A question, its fact and its distractors.
+    """Question with its fact and its distractors.
 
-    `hardness`: the question shares words with the fact, or none (a paraphrase), or its words occur
-    in `distractors`, too.
+    `hardness`: the question shares words with the fact, shares none (a paraphrase), or shares words
+    with `distractors` as well.
     """
 
     hardness: str
@@ -141,7 +142,7 @@ async def _search_all(
     folder: Path,
     embeddings: str | None,
 ) -> list[str]:
-    """Return the tool's answer to each question: the memory alone, or the conversations alone."""
+    """Return the tool's answer to each question, from memory only or from conversations only."""
     workspace = folder / "workspace"
     file = workspace / "memory" / "MEMORY.md"
     file.parent.mkdir(parents=True)

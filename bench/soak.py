@@ -26,7 +26,7 @@ _LONGEST_CHARS = 3_500
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample `at_s` seconds after the beginning, with the process's CPU and turns so far."""
+    """Sample `at_s` seconds after the beginning, with the process's CPU time and turns so far."""
 
     at_s: float
     resident_mb: float

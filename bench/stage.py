@@ -24,7 +24,7 @@ _WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A fake server with its control routes (tests/fakes)."""
+    """Fake server with its control routes (tests/fakes)."""
 
     url: str
     session: aiohttp.ClientSession
@@ -138,8 +138,8 @@ async def open_stage(
 ) -> AsyncIterator[Stage]:
     """Start both fake servers with a fresh home; the model echoes after `latency_ms`.
 
-    With `limits` the Bot API enforces Telegram's, and Kore obeys them. The model remembers `keep`
-    requests.
+    With `limits`, the Bot API enforces Telegram's limits and Kore obeys them. The model remembers
+    `keep` requests.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kore-bench-")))
@@ -154,7 +154,7 @@ async def open_stage(
 
 
 def _start(stack: AsyncExitStack, module: str, *words: str) -> tuple[str, Running]:
-    """Start a fake server as a process of its own; return its address too."""
+    """Start a fake server as a separate process; return its address, too."""
     command = [sys.executable, "-m", f"tests.fakes.{module}", *words]
     running = stack.enter_context(Running(command, environ(), ROOT, stdout=subprocess.PIPE))
     assert running.process.stdout is not None

@@ -1,6 +1,6 @@
-"""Recorder of a stretch of Kore's work: `python -m bench.traced FILE VERB …`.
+"""Recorder of a part of Kore's work: `python -m bench.traced FILE VERB …`.
 
-SIGUSR1 begins to record, the next one ends the record and writes FILE: modules, statements and the
+SIGUSR1 starts the recording; the next SIGUSR1 ends it and writes FILE: modules, statements and the
 number of function calls, as JSON.
 """
 
@@ -19,10 +19,10 @@ _ROOMS = tuple(str(ROOT / room) + os.sep for room in ("agent", "gateway", "kore"
 
 
 class Recorder:
-    """A record of calls and statements.
+    """Record of calls and statements.
 
-    `calls` are the modules of functions that began, thread by thread; `statements` their SQL;
-    `functions` the number of all calls, including functions of libraries and of C.
+    `calls` lists the modules of called functions by thread; `statements` lists their SQL;
+    `functions` counts all calls, including library and C functions.
     """
 
     def __init__(self, file: Path) -> None:

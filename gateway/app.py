@@ -1,4 +1,4 @@
-"""The composition root: opens every part, runs them as one task group, closes them in order."""
+"""Composition root: opens every part, runs them as one task group, and closes them in order."""
 
 import asyncio
 import logging
@@ -95,15 +95,16 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
     standby: bool = False,
     has_workers: bool = False,
 ) -> AsyncIterator[Container]:
-    """Own the data and run until the block ends; then drain and close.
+    """Own the data and run until the context ends; then drain and close.
 
-    With `channels` all enabled channels are started, else the console alone, and a gateway that
-    asks for the data receives it. `attended` are lanes of one-shot runs that still wait for their
-    answers, `config` the files to watch for changes. With `full_access`, a token, this terminal's
-    messages with the token run without rules. No other process can use this access, or a folder
-    that is trusted for this run. With `standby` it waits for the end of a Kore on another machine
-    that owns the data. With `has_workers` other processes run the turns, except turns of terminals
-    here. Raises `AlreadyRunning` when another process owns the data, `StoreError`, `ConfigError`.
+    With `channels`, all enabled channels are started; otherwise only the console is started, and a
+    gateway that requests the data receives it. `attended` are lanes of one-shot runs that still
+    wait for their answers, `config` the files to watch for changes. With the token `full_access`,
+    this terminal's messages with the token run without rules. No other process can use this access,
+    or a folder that is trusted for this run. With `standby`, it waits for the end of a Kore on
+    another machine that owns the data. With `has_workers`, other processes run the turns, except
+    turns of terminals on this machine. Raises `AlreadyRunning` if another process owns the data,
+    `StoreError`, `ConfigError`.
     """
     if channels and full_access is not None:
         raise ConfigError(full_access_refusal())

@@ -25,7 +25,7 @@ _MAX_AGENT_CHARS = 20
 
 @frozen
 class IsolatedFolder:
-    """Folder of a sub-agent in a worktree, the place where work starts there, and its prompt."""
+    """Folder of a sub-agent in a worktree, the start folder in it, and the sub-agent's prompt."""
 
     workspace: Path
     start_folder: Path | None
@@ -37,7 +37,7 @@ class IsolatedFolder:
             workspace=self.workspace,
             start_folder=self.start_folder,
             identity=FolderIdentity.of(self.workspace),
-            # It has the unsaved text of the caller's folder.
+            # The editor has unsaved text only for the caller's folder.
             editor=None,
         )
 

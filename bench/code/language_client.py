@@ -10,7 +10,7 @@ _TSSERVER = "typescript.tsserverRequest"
 
 
 class BareLanguageServer:
-    """A language server without a sandbox.
+    """Language server without a sandbox.
 
     `diagnose` waits for the diagnostics of exactly that text.
     """
@@ -85,7 +85,9 @@ class BareLanguageServer:
         self._process.stdin.flush()
 
     def _receive(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read until the expected message, and answer the server's requests in the meantime."""
+        """Read until the expected message arrives, and answer the server's requests in the
+        meantime.
+        """
         assert self._process.stdout is not None
         while True:
             length = 0

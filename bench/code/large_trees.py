@@ -10,7 +10,7 @@ _SIZES = ((10_000, 1_000), (100_000, 10_000))
 def large_trees() -> Iterator[tuple[Path, int, str]]:
     """Yield one tree after the other: root, number of folders, and description.
 
-    Each tree is removed before the next one is made.
+    Each tree is removed before the next one is created.
     """
     for files, folders in _SIZES:
         with tempfile.TemporaryDirectory(prefix="kore-bench-") as name:

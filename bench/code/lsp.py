@@ -30,7 +30,7 @@ STARTS = 5
 EDITS = 60
 _MOST_S = 60.0
 _PROJECTS = ROOT / "tests" / "contracts" / "lsp_projects"
-# The project of a language, a file in it, and a part of the file with a replacement that breaks it.
+# Project in a language, a file in it, and a part of the file with a replacement that breaks it.
 _CASES = {
     ".py": ("python", "shop/basket.py", "return amount if label else 0", "return amonut"),
     ".ts": ("typescript", "src/basket.ts", "label ? amount : 0", "amonut"),

@@ -66,7 +66,7 @@ async def _of_size(root: Path, count: int) -> list[Figure]:
 
 
 def _make(root: Path, count: int) -> list[Path]:
-    """Create files that use each other: the lower the number, the more uses."""
+    """Create files that use each other; files with lower numbers are used more."""
     paths = []
     for number in range(count):
         path = root / f"package_{number // 50}" / f"module_{number}.py"
@@ -86,7 +86,7 @@ def _make(root: Path, count: int) -> list[Path]:
 
 
 def _parse_s(paths: Sequence[Path]) -> float:
-    """Return the time that one process takes to read the tags of the files."""
+    """Return the time that one process needs to read the tags of the files."""
     questions = "".join(f'"{path}"\n' for path in paths)
     began = time.perf_counter()
     done = subprocess.run(

@@ -104,7 +104,7 @@ async def _measure(way: str, root: Path, folders: int) -> dict[str, Any]:
             (root / f"{folder // 100}/{folder % 100}/0.py").write_text("y")
             await anext(counts)
             waits.append((time.perf_counter() - wrote) * 1000)
-        # Wait for the next change, or watchfiles would not look.
+        # Wait for the next change; otherwise, watchfiles would not check for changes.
         pending = asyncio.ensure_future(anext(counts))
         cpu = time.process_time()
         await asyncio.sleep(REST_S)
@@ -127,7 +127,7 @@ async def _measure(way: str, root: Path, folders: int) -> dict[str, Any]:
 
 
 async def _beat(stalls: list[float]) -> None:
-    """Record the time that the loop was blocked, each time."""
+    """Record the duration of each block of the loop."""
     last = time.perf_counter()
     while True:
         await asyncio.sleep(0.001)

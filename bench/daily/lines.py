@@ -12,7 +12,7 @@ PROJECT = Path(__file__).with_name("project.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A command line with the text that it prints and a command that succeeds after it."""
+    """Command line, with the text that it prints and a command that succeeds afterwards."""
 
     ecosystem: str
     run: str

@@ -1,4 +1,4 @@
-"""Benchmark of many clients of one server: memory when idle, and latency of 50 active ones.
+"""Benchmark of many clients of a server: memory when idle, and latency of 50 active clients.
 
 The baseline is the same connections to an aiohttp server of a few lines, in the same run.
 """
@@ -93,7 +93,7 @@ async def _idle(address: str, token: str) -> AsyncIterator[None]:
         )
         for n in range(IDLE):
             if n % 20 == 19:
-                await asyncio.sleep(1.0)  # fifty calls a second are a token's share
+                await asyncio.sleep(1.0)  # a token may make fifty calls per second
             socket = await stack.enter_async_context(http.ws_connect(f"{address}/v1/connect"))
             follow = {"id": 1, "call": "follow_session", "arguments": {"session": session}}
             await socket.send_json(follow)

@@ -76,7 +76,7 @@ async def _bare() -> "AsyncIterator[Pilot[None]]":
 
 @asynccontextmanager
 async def _ours() -> "AsyncIterator[tuple[Pilot[None], Callable[[Pilot[None]], Awaitable[None]]]]":
-    """Provide a tab whose session has `MESSAGES` messages, and a function that streams a word."""
+    """Yield a tab whose session has `MESSAGES` messages, and a function that streams a word."""
     import tempfile
     from pathlib import Path
 

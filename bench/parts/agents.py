@@ -1,4 +1,4 @@
-"""Benchmark of 200 agent definitions like published ones, uncached and cached."""
+"""Benchmark of 200 realistic agent definitions, uncached and cached."""
 
 import tempfile
 import time

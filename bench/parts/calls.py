@@ -1,7 +1,7 @@
 """Cost of a tool call compared with the bare function, in a real `kore agent` with all safeguards.
 
-Policy, audit, journal and undo are on. One run makes one call, another one many; the cost of a call
-is the difference between them, divided.
+Policy, audit, journal and undo are on. One run makes one call, another run makes many; the cost of
+a call is the difference divided by the number of additional calls.
 """
 
 import os
@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 
 
 def _edit(path: Path) -> None:
-    """Edit a file as a careful script does it: atomically, and synced to disk."""
+    """Edit a file like a careful script: atomically, and synced to disk."""
     new = path.with_name(".new")
     with new.open("w") as file:
         file.write(path.read_text().replace("text", "word", 1))

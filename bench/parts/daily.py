@@ -1,4 +1,4 @@
-"""Command lines of daily work in `kore serve`, mode accept-edits, compared with the same outside.
+"""Command lines of daily work in `kore serve`, mode accept-edits, compared with runs outside.
 
 Each line of bench/daily/lines.toml runs in a main checkout, a linked worktree, a submodule and a
 subfolder, on the machine's real tools and the person's own package caches. The person trusts the
@@ -214,7 +214,7 @@ def _judge(line: Line, code: int, output: str, folder: Path, env: Mapping[str, s
 
 
 def _environment(env: Mapping[str, str]) -> Path:
-    """Return the virtual environment that the preparation makes outside of the project."""
+    """Return the virtual environment that the preparation creates outside of the project."""
     return Path(env["FIXTURES"], "environment")
 
 
@@ -251,7 +251,7 @@ def _configure(
 
 @contextmanager
 def _database() -> Iterator[dict[str, str]]:
-    """Run a PostgreSQL of the machine; yield the variables that lead to it, none without one."""
+    """Run a PostgreSQL server if the machine has one; yield the variables for connecting to it."""
     if programs() is None:
         yield {}
         return

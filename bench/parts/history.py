@@ -1,7 +1,7 @@
 """Cost of a long conversation: turns at 10, 200 and 1,000 messages of history.
 
-A long request takes longer in any program, so the bare request with the very same body is measured
-too, and subtracted.
+A long request takes longer in any program, so the bare request with the same body is measured as
+well, and subtracted.
 """
 
 import statistics

@@ -51,7 +51,7 @@ def _insert(tx: Transaction) -> None:
 
 
 class BareDisk(AbstractContextManager["BareDisk"]):
-    """SQLite alone, with the journal's settings, in a file of its own."""
+    """SQLite alone, with the journal's settings, in a separate file."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)

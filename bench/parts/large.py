@@ -64,7 +64,9 @@ async def _converse(
 
 
 def fill(path: Path) -> None:
-    """Fill a database by SQL with months of use: each turn has question, answer and a tool call."""
+    """Fill a database with months of use by SQL: each turn has a question, an answer and a tool
+    call.
+    """
     with closing(connect(path)) as connection:
         tx = SqliteTransaction(connection)
         tx.run("BEGIN")

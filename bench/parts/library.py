@@ -33,7 +33,7 @@ READS = 8
 
 @dataclass(slots=True)
 class CallTimes:
-    """One round: total CPU and time, and the time until the first text, in milliseconds."""
+    """Times of a round in milliseconds: total CPU, total time, and time until the first text."""
 
     cpu_ms: float
     ms: float
@@ -84,7 +84,7 @@ async def _stage() -> AsyncIterator[tuple[str, Path, aiohttp.ClientSession]]:
 async def _rounds(
     url: str, folder: Path, session: aiohttp.ClientSession, model: str
 ) -> tuple[list[CallTimes], list[CallTimes]]:
-    """Run both in turns, so that machine load affects both; the first round warms up."""
+    """Run both alternately, so that machine load affects both; the first round warms up."""
     key = "a-key-that-is-looked-for"
     config = ModelConfig("m", f"openai/{model}", api_base=url, api_key=key)
     agent = Agent(ModelPool("m", known=[config]), workspace=folder)

@@ -77,7 +77,7 @@ def store_talk(tx: Transaction, chat: int, length: int) -> str:
 
 
 def summarize_talk(tx: Transaction, session: str) -> None:
-    """Replace all but the newest messages by a summary."""
+    """Replace all but the newest messages with a summary."""
     tx.run("BEGIN")
     window = windows.load(tx, session)
     summary = Summary(

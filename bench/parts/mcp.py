@@ -31,7 +31,7 @@ _SERVER = str(ROOT / "tests" / "fakes" / "mcp_server.py")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One run of a process: its duration and its peak memory."""
+    """Cost of a process: its duration and its peak memory."""
 
     ms: float
     resident_mb: float
@@ -42,7 +42,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _unused(command: Sequence[str]) -> list[Figure]:
-    """Run `kore agent -m hi` alternately with servers whose tools are known and with none."""
+    """Run `kore agent -m hi` alternately with servers whose tools are known and without servers."""
     costs_by_count: dict[int, list[Cost]] = {0: [], SERVERS: []}
     async with open_stage(command) as none, open_stage(command) as ten:
         _configure(ten, {f"s{n}": [] for n in range(SERVERS)})

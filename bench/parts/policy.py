@@ -24,7 +24,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     first_ms = _ms(lambda: policy.decide(requests[0]))
     allowed = sum(policy.decide(request).verdict == "allow" for request in requests)
     decided, bare = [], []
-    # In turns, so that machine load affects both.
+    # Alternate, so that machine load affects both.
     for _ in range(ROUNDS):
         decided += [_ms(lambda r=request: policy.decide(r)) for request in requests]  # type: ignore[misc]
         bare += [_ms(lambda text=line: shlex.split(text)) for line in lines]  # type: ignore[misc]

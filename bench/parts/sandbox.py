@@ -33,7 +33,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
                 continue  # not on this machine
         results: list[float] = []
         for n in range(RUNS + 1):
-            # In turns, so that machine load affects all of them.
+            # Alternate, so that machine load affects all of them.
             bare = wall_ms(["sh", "-c", "true"], environ(), workspace)
             times = {name: await _start_ms(box, workspace) for name, box in boxes.items()}
             began = time.perf_counter()

@@ -8,7 +8,7 @@ from bench.process import Running
 from bench.stage import OWNER, Stage, open_stage
 
 SESSIONS = 1_000
-# As many at a time as people would write at once.
+# Realistic number of people who write at the same time.
 _AT_ONCE = 20
 
 
@@ -22,7 +22,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 
 async def _growth_kb(stage: Stage, running: Running) -> float:
-    """Return the growth per conversation, after the first answered one."""
+    """Return the growth per conversation, excluding the first."""
     _, since = await stage.turn_ms(OWNER, "hi", await stage.effects())
     before = running.resident_mb()
     for first in range(0, SESSIONS, _AT_ONCE):

@@ -22,7 +22,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             "--help": [*command, "--help"],
         }
         result: dict[str, list[float]] = {name: [] for name in wanted}
-        # In turns, so that machine load affects all of them.
+        # Alternate, so that machine load affects all of them.
         for n in range(RUNS + 1):
             for name, words in wanted.items():
                 elapsed_ms = wall_ms(words, env, cwd)

@@ -94,7 +94,7 @@ def _script() -> list[dict[str, object]]:
 
 
 def _share(before: str, after: str) -> float:
-    """Return the share of a request, without its closing `]}`, that the next one begins with."""
+    """Return the share of a request, without its closing `]}`, that the next request repeats."""
     common = next(
         (n for n, pair in enumerate(zip(before, after, strict=False)) if len(set(pair)) > 1),
         len(after),

@@ -12,7 +12,7 @@ from bench.stage import OWNER, Stage, open_stage
 
 TURNS = 200
 WARM_UPS = 2
-# Before an answer leaves: the poll, the claim, the end of the turn, the mark "in flight".
+# Commits before an answer is sent: the poll, the claim, the end of the turn, the mark "in flight".
 COMMITS = 4
 
 

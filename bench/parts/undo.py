@@ -48,7 +48,7 @@ def _fill(root: Path) -> None:
         path.write_text(f"# {number}\n" + "value = compute(other, 12)\n" * (number % 150))
         os.utime(path, (yesterday, yesterday))
     (root / ".gitignore").write_text("*.pyc\n__pycache__/\nbuild/\n/dist\n*.log\n.venv\n")
-    # Recently written files may still change unnoticed, so they would be read again.
+    # Files written recently might change unnoticed, so they would be read again.
     time.sleep(1.5)
 
 

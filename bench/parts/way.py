@@ -19,7 +19,7 @@ from bench.figure import Figure
 from bench.process import ROOT
 from bench.stage import OWNER, open_stage, until
 
-# The present number; ADR 0104 explains why it is not lower.
+# Current number; ADR 0104 explains why it is not lower.
 GOAL_MODULES = 160
 GOAL_STATEMENTS = 30
 GOAL_JOBS = 5

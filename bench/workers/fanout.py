@@ -1,6 +1,6 @@
 """Benchmark of messages between processes over NOTIFY and NATS, and of NOTIFY's cost for commits.
 
-Sender and receiver are processes of their own, on loopback. PostgreSQL is on disk, with its default
+Sender and receiver are separate processes, on loopback. PostgreSQL is on disk, with its default
 durability. Needs PostgreSQL, and nats-server in the PATH.
 """
 

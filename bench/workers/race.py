@@ -1,6 +1,6 @@
 """Benchmark of concurrent claims by many processes: `python -m bench.workers.race`.
 
-Counts retries of claims, with one lane for all and with a lane for each; in the present form, and
+Counts retries of claims, with one lane for all and with a lane for each; in the current form, and
 with the row of the first message locked first (FOR UPDATE SKIP LOCKED).
 """
 
@@ -46,7 +46,7 @@ class Tally:
 
 
 def race(address: str, racers: int, *, one_lane: bool, locks: bool, name: str) -> Tally:
-    """Claim with `racers` connections, each of a worker, at the same moment, `ROUNDS` times."""
+    """Claim with `racers` workers' connections at the same moment, `ROUNDS` times."""
     tally, guard, barrier = Tally(), threading.Lock(), threading.Barrier(racers)
     with closing(connect(address)) as connection:
         active_channels.limit(PostgresTransaction(connection), active_channels.ALL)

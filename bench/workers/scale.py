@@ -54,7 +54,7 @@ async def measure(command: Sequence[str]) -> list[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counters at one moment.
+    """Counters at a point in time.
 
     CPU time is in milliseconds by process; PostgreSQL's work and hints are counted by kind.
     """
@@ -65,7 +65,7 @@ class Counts:
     hints: Mapping[str, int]
 
     def since(self, earlier: "Counts") -> "Counts":
-        """Return the difference to an earlier moment."""
+        """Return the difference from an earlier point in time."""
         return Counts(
             self.at - earlier.at,
             {name: value - earlier.cpu_ms[name] for name, value in self.cpu_ms.items()},
@@ -173,7 +173,7 @@ async def _run(
 async def _paced(stage: Stage) -> list[float]:
     """Return milliseconds from delivery to answer of messages at a steady pace.
 
-    Each message is from a chat of its own.
+    Each message is from a different chat.
     """
     since, began = await stage.effects(), time.monotonic()
     result: dict[int, float] = {}
@@ -306,7 +306,7 @@ _ROWS = (
 def _fill(server: PostgresServer) -> None:
     """Fill the template database with old turns.
 
-    Indexes of an empty database are a page each, which all transactions would share.
+    Each index of an empty database is a single page, which all transactions would share.
     """
     with closing(connect(server.address("kore_template"))) as connection:
         connection.execute("SET session_replication_role = replica")
@@ -325,7 +325,7 @@ def _are_at_work(address: str, workers: int) -> bool:
 
 @asynccontextmanager
 async def _counted_hints(address: str, counts: Counter[str]) -> AsyncIterator[None]:
-    """Count hints by listening as the processes of Kore do."""
+    """Count hints by listening like Kore's processes."""
 
     def count(message: bytes) -> None:
         counts[type(decode(message)).__name__] += 1

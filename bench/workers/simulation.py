@@ -19,7 +19,7 @@ from itertools import count
 from bench.figure import percentile
 
 DAY_S = 86_400
-# Share of a core or of a worker's turns: a higher one leaves no room for an uneven minute.
+# Share of a core or of a worker's turns: a higher share leaves no room for peaks.
 BUSY_AT_MOST = 0.6
 WARM_UP_S = 40.0
 # Telegram's rate limit for bots that do not pay: https://core.telegram.org/bots/faq
@@ -42,8 +42,8 @@ class TurnCost:
     turns_at_once: int = 128
 
 
-# With 2 workers, and with 8, which are too many for two busy cores: their transactions last longer,
-# and more of them are retried.
+# With 2 workers, and with 8. The latter are too many for two busy cores: their transactions last
+# longer, and more of them are retried.
 MEASURED = TurnCost(
     front_ms=5.1,
     worker_ms=14.0,
@@ -135,7 +135,7 @@ class Servers:
 
 @dataclass(slots=True)
 class SimulatedWorker:
-    """A worker with a limited number of concurrent turns; further turns wait."""
+    """Worker with a limited number of concurrent turns; further turns wait."""
 
     cpu: Servers
     room: int
@@ -147,7 +147,7 @@ Turn = Generator[float | SimulatedWorker, float, None]
 
 
 class Simulation:
-    """A simulation; `run` it once, for `length_s` after `WARM_UP_S`, which do not count."""
+    """Simulation; `run` it once, for `length_s` after `WARM_UP_S`, which does not count."""
 
     def __init__(
         self, turns_s: float, load: Load, cost: TurnCost, plan: Plan, *, seed: int = 1

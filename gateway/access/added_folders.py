@@ -1,4 +1,4 @@
-"""Folders outside the workspace that the owner adds to a conversation by name."""
+"""Folders outside the workspace that the owner adds to a conversation."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ class FolderOwner:
 
 
 def named_folder(name: str, base: Path) -> FolderAccess:
-    """Return the access to a folder that its owner names; relative names start at `base`.
+    """Return the access to a folder named by its owner; relative names start at `base`.
 
     Raises `ConfigError`.
     """
@@ -44,7 +44,7 @@ def named_folder(name: str, base: Path) -> FolderAccess:
 
 
 def add_folder(tx: Transaction, access: FolderAccess, owner: FolderOwner, now: float) -> None:
-    """Allow a folder in this conversation, and record it, unless it is allowed already."""
+    """Allow a folder in this conversation, and record it, unless it is already allowed."""
     present = grants.folders(tx, owner.principal, (owner.session,), owner.root)
     if any(folder.covers(access) for folder in present):
         return

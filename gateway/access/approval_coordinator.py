@@ -36,7 +36,7 @@ _RETRY_INTERVAL_S = 5.0
 
 
 class ApprovalCoordinator:
-    """Requests approvals, takes answers, notifies whom they concern, and denies expired ones.
+    """Coordinator of approvals: requests, answers, notifications, and denial after expiry.
 
     `wake` lets a lane continue; `tell_asked` and `tell_settled` notify other processes that run
     turns.
@@ -78,7 +78,7 @@ class ApprovalCoordinator:
             self._changed.clear()
             try:
                 if has_orphans := self._has_orphans:
-                    # Before the query: a process may end while it runs.
+                    # Clear this before the query, because a process may end while it runs.
                     self._has_orphans = False
                     self.publish_closed(
                         await self._database.transact(
@@ -192,7 +192,7 @@ class ApprovalCoordinator:
         return await self._database.transact(approvals.open_questions, lane)
 
     async def publish_open(self, lane: str) -> None:
-        """Show a lane's open approvals to its viewers, each once."""
+        """Show each of a lane's open approvals to its viewers once."""
         for approval in await self.open_questions(lane):
             lanes = {approval.lane, approval.route.lane}
             event = self.request_event(approval)
@@ -278,7 +278,7 @@ def _folder_of(approval: ApprovalPrompt) -> str:
 
 @frozen
 class TurnApprover:
-    """Asks on behalf of one turn; implements `agent.security.policy.base.Approver`.
+    """`agent.security.policy.base.Approver` that asks on behalf of a turn.
 
     `asking` returns the message that is being answered, which may change while the turn runs.
     """

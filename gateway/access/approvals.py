@@ -57,8 +57,7 @@ _SERVER_TIMEOUT_S = 900.0
 
 @frozen
 class ApprovalContext:
-    """The turn that asks: its number, message and session, and the folder where relative paths
-    start."""
+    """Turn that asks: its number, message and session, and the base folder of relative paths."""
 
     turn: int
     message: InboundMessage
@@ -80,10 +79,10 @@ class ButtonOutcome:
 
 
 class ApprovalService:
-    """Requests and closes approvals; `ApprovalCoordinator` publishes them after the transaction.
+    """Service that requests and closes approvals.
 
-    `clock`, which never jumps, times requests and expiries; without `expires_s`, approvals wait
-    until they are answered.
+    `ApprovalCoordinator` publishes them after the transaction. `clock`, which never jumps, times
+    requests and expiries; without `expires_s`, approvals wait until they are answered.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class ApprovalService:
     def trust_in_recipient(
         self, tx: Transaction, context: ApprovalContext, request: ApprovalRequest
     ) -> Answered | None:
-        """Return the standing answer about the recipient of a call, which nobody is asked about."""
+        """Return the standing answer about the recipient of a call, without asking anybody."""
         asker = context.message.principal
         return approvals.standing_trust(tx, asker, context.session, recipient_fingerprint(request))
 
@@ -168,7 +167,7 @@ class ApprovalService:
         question: tuple[str, ServerQuestion],
         now: float,
     ) -> ApprovalPrompt | None:
-        """Send a server's question under this nonce; None when the turn is being stopped."""
+        """Send a server's question under this nonce; return None if the turn is being stopped."""
         if approvals.is_stopping(tx, context.turn):
             return None
         nonce, query = question
@@ -262,7 +261,7 @@ class ApprovalService:
     def _render_prompt(
         self, approval: ApprovalPrompt, message: InboundMessage
     ) -> list[OutgoingReply]:
-        """Return the messages that ask, with a note to the turn's chat if it is another."""
+        """Return the messages that ask, and a note to the turn's chat if it is another one."""
         replies = []
         channel = self._renderer.can_ask(approval.route)
         elsewhere = approval.route.lane != message.route.lane
@@ -331,7 +330,7 @@ class ApprovalService:
         by: str | None,
         now: float,
     ) -> ApprovalPrompt:
-        """Store the decision; the message that asked shows it and loses its buttons."""
+        """Store the decision; update the message to show it without buttons."""
         if state in ("session", "always"):
             option = AnswerOption(state, approval.scope)
             state = state if option in options_for(approval.request) else "once"
@@ -347,7 +346,7 @@ class ApprovalService:
         return replace(closed, value=approval.value)
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> ButtonOutcome:
-        """Carry out a pressed button, or return why it cannot be."""
+        """Carry out a pressed button, or return the reason for refusing it."""
         choice = read_choice(message.content)
         press = read_press(message.content)
         nonce = choice[0] if choice else press[0] if press else ""
@@ -450,7 +449,9 @@ class ApprovalService:
         ]
 
     def notify_blocked(self, tx: Transaction, message: InboundMessage, now: float) -> bool:
-        """Notify the chat that its message waits behind an open approval; False without one."""
+        """Notify the chat that its message waits for an open approval; return False if there is
+        none.
+        """
         lane = message.session_key
         open_approvals = approvals.open_questions(tx, lane)
         waits = bool(open_approvals) and approvals.is_awaited(tx, lane)
@@ -498,7 +499,7 @@ def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
         if option.answer == reply.answer and reply.answer in ("session", "always")
     ]
     scope = reply.scope if reply.scope in offered else "call"
-    # The only lasting answers of such questions.
+    # The only permanent answers to such questions.
     if scope not in offered and offered and offered[0] in ("network", "recipient", "folder"):
         scope = offered[0]
     return replace(approval, words=words, scope=scope)
@@ -516,7 +517,7 @@ def _file_of(number: int) -> str:
 
 
 def _grant_hash(request: ApprovalRequest, context: ApprovalContext) -> str:
-    """Return the hash that a standing answer is bound to; a unique value where none is offered."""
+    """Return the hash that a standing answer is bound to; a unique value if none is offered."""
     if AnswerOption("always") not in options_for(request):
         return secrets.token_hex()
     return fingerprint(request, context.root, diff=False)

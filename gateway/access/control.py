@@ -93,8 +93,8 @@ class AccessControl:
         """Return the sender's role, also in groups: the owner has `build` everywhere.
 
         A person's role overrides the topic's, which overrides the chat's, which overrides the
-        channel's. Without any, people admitted by name are `general`, and people admitted by a
-        wildcard `guest`. An access token has the role that it was created with.
+        channel's. Without any of these, people admitted by name are `general`, and people admitted
+        by a wildcard are `guest`. An access token has the role that it was created with.
         """
         if message.channel == API:
             return self.token_role(message.sender.id) or "guest"
@@ -114,8 +114,8 @@ class AccessControl:
     def memory(self, workspace: Path, message: InboundMessage) -> Path:
         """Return the memory file for this message.
 
-        The owner's own memory is for private talk only: in a group, everyone could read it back, so
-        a group has its own memory.
+        The owner's own memory is only for private conversations. In a group, everyone could read
+        it, so a group has its own memory.
         """
         if self.is_private_owner(message):
             return owner_memory(workspace)
@@ -134,7 +134,8 @@ class AccessControl:
         a chat, and Kore for a sub-agent.
         """
         if _names_folder(message) and message.options.cwd is not None:
-            # Links are not resolved again: the client did that when the person chose the folder.
+            # Links are not resolved again, because the client did so when the person chose the
+            # folder.
             return Path(os.path.abspath(message.options.cwd))
         return self.chat_settings.of(message.route).folder or workspace
 

@@ -1,8 +1,8 @@
 """Full access: enabled by a flag of `kore agent` for the lifetime of its process.
 
 Neither the configuration nor the environment can enable it. It is a random token that only this
-process knows: messages from its terminal carry it, and so does the work they start. Its stored
-copies are worthless to the next process.
+process knows: messages from its terminal contain it, as does the work that they start. Stored
+copies are useless to the next process.
 """
 
 import os

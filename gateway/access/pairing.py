@@ -24,7 +24,7 @@ from gateway.store.repositories.access.members import PairingRequest, Person
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LETTERS = 8
 CODE_TTL_S = 3600.0
-# Part of a link, never typed: long enough that a fast hash is safe.
+# Part of a link and never typed, so it is long enough for a fast hash to be safe.
 _INVITATION_BYTES = 16
 MAX_OPEN_CODES = 20
 REJECTION_TTL_S = 24 * 3600.0
@@ -39,7 +39,8 @@ _ROUNDS = 20_000
 class PairingResult:
     """Result of a code: the request; `owner` if the person becomes the owner.
 
-    With `reason`, nothing has changed; `wait_s` is the time during which no code is checked.
+    If there is a `reason`, nothing has changed; `wait_s` is the time during which no code is
+    checked.
     """
 
     request: PairingRequest | None = None
@@ -136,7 +137,7 @@ class PairingCodes:
         return request
 
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> PairingResult:
-        """Deny the request that the code was sent for."""
+        """Deny the request for which the code was sent."""
         verdict = self._match_code(tx, code, by, now)
         if verdict.request is not None:
             self.reject(tx, verdict.request, now)
@@ -213,7 +214,7 @@ def _fast_hash(code: str) -> bytes:
 
 
 def refusal(verdict: PairingResult) -> str:
-    """Return why a code was not accepted."""
+    """Return the reason why a code was not accepted."""
     if verdict.reason == "locked":
         return t("Too many wrong codes. Try again in {time}.", time=_duration(verdict.wait_s))
     if verdict.reason == "unknown":

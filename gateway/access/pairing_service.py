@@ -89,7 +89,7 @@ def read_press(message: InboundMessage) -> tuple[PairingRequestCard, bool] | Non
 
 
 def display_name(person: Person) -> str:
-    """Return a person's name and id for the owner: the name is chosen, the id is not."""
+    """Return a person's name and id for the owner; people choose their name, but not their id."""
     return f"{person.name or t('Someone')} ({person.principal})"
 
 
@@ -239,7 +239,7 @@ class PairingService:
         )
 
     def deny(self, tx: Transaction, code: str, by: str, now: float) -> str:
-        """Deny the request that the code was sent for; return a sentence about it."""
+        """Deny the request for which the code was sent; return a sentence about it."""
         verdict = self._codes.deny(tx, code, by, now)
         if verdict.request is None:
             return refusal(verdict)

@@ -1,4 +1,4 @@
-"""Policy verdicts for a role under given circumstances, for people who ask."""
+"""Policy verdicts for a role under given circumstances, for display."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +36,7 @@ class PolicyCase:
         )
 
     def verdicts(self, command: str) -> list[dict[str, str]]:
-        """Return every rule's verdict on the whole line and, if it has several parts, on each."""
+        """Return every rule's verdict on the whole line and on each of several parts."""
         request = self.request(command)
         decisions = self.policy.evaluate(request)
         verdicts = [{"part": "all", **decision_facts(decision)} for decision in decisions]

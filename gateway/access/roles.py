@@ -1,4 +1,4 @@
-"""Roles in force: built in, from the policy file, and restricted by the setting `agents`."""
+"""Roles in effect: built in, from the policy file, and restricted by the setting `agents`."""
 
 import hashlib
 import logging
@@ -52,8 +52,8 @@ class PolicySettings:
 class RoleRegistry:
     """Registry of roles by name; a changed policy file is reloaded at the next access.
 
-    Raises `ConfigError` when the file is invalid at the start. Later, the last valid version stays
-    in force, with one line in the log for each invalid version.
+    Raises `ConfigError` if the file is invalid at startup. Later, the last valid version remains in
+    effect, and each invalid version is logged once.
     """
 
     def __init__(self, settings: PolicySettings) -> None:
@@ -159,7 +159,7 @@ class RoleRegistry:
         return self._file
 
     def _take(self, path: Path) -> bool:
-        """Read the file; False when its content is unchanged. Raises `ConfigError`."""
+        """Read the file; return False if its content is unchanged. Raises `ConfigError`."""
         raw = read_raw(path)
         digest = hashlib.sha256(raw).digest()
         if digest == self._digest:

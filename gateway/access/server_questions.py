@@ -46,7 +46,7 @@ async def ask_person(
 
 
 async def _ask_to_open(put: Put, elicitation: Elicitation) -> ElicitationAnswer:
-    """Ask the person to agree to open a page; nothing here opens it."""
+    """Ask the person to agree to open a page; this function does not open it."""
     host, url = elicitation.host, elicitation.url or ""
     if host is None or len(url) > _MAX_URL_CHARS:
         return ElicitationAnswer("decline")
@@ -159,7 +159,7 @@ def _message(elicitation: Elicitation) -> str:
 
 
 def _refusal(ending: ApprovalPrompt | None) -> ElicitationAnswer | None:
-    """Return the answer to the server when the person did not answer; else None."""
+    """Return the answer to the server if the person did not answer; else None."""
     if ending is None:
         return ElicitationAnswer("decline")
     match ending.state:

@@ -49,11 +49,11 @@ _RETRY_INTERVAL_S = 2.0
 
 
 class Lane:
-    """Queue of one chat: waiting messages are on disk, running work is here.
+    """Queue of a chat: waiting messages are on disk, running work is here.
 
-    `claim` is being handled; `failed_claim` was ended by a bug and is not reported yet. A lane with
-    `is_bypass` runs commands that bypass the queue. `waits_for_store`: the disk is full or busy,
-    and viewers were notified.
+    `claim` is being handled; `failed_claim` was ended by a bug that is not reported yet. A lane
+    with `is_bypass` runs commands that bypass the queue. `waits_for_store`: the disk is full or
+    busy, and viewers were notified.
     """
 
     def __init__(self, name: str, *, is_bypass: bool = False) -> None:
@@ -66,7 +66,9 @@ class Lane:
         self.failed_claim: TurnClaim | CommandClaim | None = None
 
     def report_store_wait(self, why: StoreBusy, events: EventHub) -> None:
-        """Report that the lane waits for the disk; once, because it retries every few seconds."""
+        """Report that the lane waits for the disk, but only once, because it retries every few
+        seconds.
+        """
         if not self.waits_for_store:
             log.error("lane %s waits: %s", self.name, why)
             text = t(
@@ -76,7 +78,7 @@ class Lane:
         self.waits_for_store = True
 
     def report_damage(self, why: StoreCorrupt, events: EventHub) -> None:
-        """Suspend the lane: a damaged file can neither answer anyone nor store anything."""
+        """Suspend the lane, because nothing can be answered or stored with a damaged file."""
         log.error("lane %s is paused: %s", self.name, why)
         events.fail(self.name, why)
 
@@ -211,7 +213,7 @@ class MessageBus:
                 self._group, self._is_resuming = None, False
 
     async def stop(self, lane: str) -> bool:
-        """Stop the lane's running turn; False when none is running."""
+        """Stop the lane's running turn; return False if none is running."""
         result = await self._ingestor.stop(lane)
         self._carry_out(result)
         return result.stopping is not None
@@ -293,7 +295,7 @@ class MessageBus:
                 self._idle.set()
 
     async def _process_next(self, lane: Lane) -> bool:
-        """Process the lane's next item; False when it has none or must pause."""
+        """Process the lane's next item; return False if it has none or must pause."""
         broken, lane.failed_claim = lane.failed_claim, None
         try:
             if broken is None:
@@ -328,7 +330,7 @@ class MessageBus:
                 self.wake(other)
 
     async def _claim_and_handle(self, lane: Lane) -> bool:
-        """Handle the lane's next item; False when there is none."""
+        """Handle the lane's next item; return False if there is none."""
         if not lane.is_bypass:
             await self._isolation.enter(lane.name)
         if self._turns.is_draining:
@@ -363,7 +365,7 @@ class MessageBus:
         reading = (self._commands.is_command, self._turns.compose)
         claim = claims.claim(tx, lane.name, time.time(), *reading, scope)
         if isinstance(claim, SessionBusy) and not inbox.is_run_here(tx, claim.lane):
-            # Nothing here ends that turn, so polling would only cost.
+            # No code here ends that turn, so polling would be wasteful.
             return replace(claim, waits=True)
         return claim
 

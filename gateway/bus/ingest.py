@@ -1,4 +1,4 @@
-"""Ingestion of messages: a poll is checked and stored completely, or not at all."""
+"""Ingestion of messages: each poll is checked and stored atomically."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ _LATE = "a reply to a question of a server that is not open"
 
 _UNKNOWN = "nothing in it can be read"
 
-# Limit of remembered strangers that the log has named; then the set is cleared.
+# Maximum size of the set of strangers named in the log, after which it is cleared.
 _NAMED = 1_000
 
 
@@ -116,8 +116,8 @@ class InboxRoom:
 class IngestResult:
     """Result of a batch.
 
-    `lanes` have new work, `command_lanes` a command that bypasses the queue, `lanes_to_stop` a turn
-    to end, and `mail_lanes` a message to send. `new_messages` will be answered by a turn; new
+    `lanes` have new work, `command_lanes` have a command that bypasses the queue, `lanes_to_stop` a
+    turn to end, and `mail_lanes` a message to send. `new_messages` will be answered by a turn; new
     `undecoded` updates have their numbers in the inbox.
     """
 
@@ -138,8 +138,9 @@ class AuditNotes(Protocol):
 
 
 class Ingestor:
-    """Ingestor of batches: checks access, handles stops and buttons, stores all in one transaction.
+    """Ingestor of batches.
 
+    It checks access, handles stops and buttons, and stores everything in one transaction.
     `obstacle` is the reason for not accepting messages; None if they are accepted.
     """
 
@@ -367,7 +368,7 @@ class Ingestor:
         for message in (entry.message for entry in new if entry.dead_reason is None):
             if message.follows:
                 continue
-            # Some edits change nothing, and later parts of an album belong to its first one.
+            # Some edits change nothing, and later parts of an album belong to the first part.
             counts = not (message.edited or message.album) or inbox.waits(tx, message)
             if counts and self._read_command(message) is None:
                 result.new_messages.append(message)

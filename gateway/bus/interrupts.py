@@ -1,4 +1,4 @@
-"""Stopping the turn of a chat with its running jobs and sub-agents, or one sub-agent."""
+"""Interruption of a chat's turn with its running jobs and sub-agents, or of one sub-agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,13 +38,13 @@ def stop_lane(
     before: str,
     now: float,
 ) -> StopResult:
-    """Store that the lane's turn, jobs and sub-agents are to end, and pause its goal.
+    """Store a request to stop the lane's turn, jobs and sub-agents, and pause its goal.
 
     Work that has not begun is withdrawn: in the chat, messages before the event `before`.
     """
     at_work = jobs.lanes_at_work(tx, lane)
     tasks = [task for text in (lane, *at_work) for task in subagent_tasks.below(tx, text)]
-    # Messages behind a job's turn get their own answer, as behind any other turn.
+    # Messages after a job's turn get their own answer, as after any other turn.
     result = StopResult(turns.request_stop(tx, lane, "" if at_work else before))
     if result.stopping == "running":
         result.lanes_to_stop.append(lane)
@@ -83,7 +83,7 @@ def _end(
 ) -> None:
     """End the tasks, the most recent first."""
     for task in reversed(tasks):
-        # A follow-up task may wait behind the task it continues, in the same lane.
+        # A follow-up task may wait for the task that it continues, in the same lane.
         has_begun = not inbox.withdraw(tx, task.lane, f"task:{task.id}", "withdrawn by /stop")
         if has_begun and turns.request_stop(tx, task.lane, "") == "running":
             result.lanes_to_stop.append(task.lane)

@@ -27,7 +27,7 @@ class ProcessLink(Protocol):
     def pass_on_mail(self) -> Callable[[str], None] | None: ...
 
     def pass_on(self, lane: str, worker: int | None) -> None:
-        """Notify the process with this number of work on the lane; None: any that may run it."""
+        """Notify the process with this number (None: any that may run it) of work on the lane."""
         ...
 
     def request_stop(self, lane: str) -> None:
@@ -52,7 +52,7 @@ class ProcessLink(Protocol):
 
 
 class SoleProcess:
-    """Link of a single process that does everything."""
+    """Link for a single process that does everything."""
 
     is_shared = False
     scope = EVERYTHING

@@ -1,4 +1,4 @@
-"""Wiring of the bus: acceptance of messages, and the lanes that work on them."""
+"""Wiring of the bus: acceptance of messages, and the lanes that process them."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from gateway.turns.wiring import Turns
 
 @frozen
 class BusParts:
-    """The bus, and the part that stores what it accepts."""
+    """Bus, and the part that stores accepted messages."""
 
     bus: MessageBus
     ingestor: Ingestor

@@ -1,4 +1,4 @@
-"""The parts of the process that calls work on, and the audit of what the owner changes."""
+"""Parts of the process that calls work on, and the audit of the owner's changes."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -49,8 +49,10 @@ _RESERVATION_TIMEOUT_S = 30.0
 
 @frozen
 class OwnerAudit:
-    """Records each change before it is made, and again when it fails. Entries never contain values,
-    which may be secrets."""
+    """Audit that records each change before it is made, and again if it fails.
+
+    Entries never contain values, which may be secrets.
+    """
 
     sink: AuditSink
 
@@ -63,7 +65,7 @@ class OwnerAudit:
         try:
             yield
         except KoreError as exc:
-            # The code only: the message may quote a value.
+            # Only the code, because the message may quote a value.
             reason = f"the change failed: {exc.code}"
             await self._record(AuditNote(time.time(), subject, reason, facts, allowed=False))
             raise
@@ -130,10 +132,12 @@ class ServiceContext:
     workers: Callable[[], Awaitable[Mapping[str, Any] | None]]
 
     async def find_session(self, prefix: str) -> str:
-        """Return the id of the session that the prefix names. Raises `KoreError` when it names
-        none or several."""
+        """Return the id of the session that the prefix names.
+
+        Raises `KoreError` if it matches none or several.
+        """
         return await self.database.transact(lookup.find, prefix)
 
     def announce(self, session: str) -> None:
-        """Tell followers of several sessions that this one is new or has changed in the list."""
+        """Notify followers of several sessions that this one is new or has changed in the list."""
         self.events.announce(session, SessionChanged())

@@ -1,4 +1,4 @@
-"""The service of the process that owns the data: every call, bound to the parts of the process."""
+"""Service of the process that owns the data: every call, bound to the parts of the process."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -46,7 +46,7 @@ async def _run_pairing(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> str:
-    """Return the resulting sentence. Raises `KoreError` with the sentence when nothing changed."""
+    """Return the resulting sentence. Raises `KoreError` with the sentence if nothing changed."""
     is_done, sentence = await ctx.database.transact(act, *args, **kwargs)
     await ctx.audit_relay.flush()
     for lane in ctx.pairing.mention_lanes():

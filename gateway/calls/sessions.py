@@ -133,7 +133,7 @@ async def create_session(ctx: ServiceContext, folder: SessionFolder | None = Non
 async def stop_session(ctx: ServiceContext, session: str) -> bool:
     """Stop the turns that run in a session; False if there are none."""
     session = await ctx.find_session(session)
-    # A turn that waits for an answer runs nowhere, but ends when its lane is stopped.
+    # A turn that waits for an answer is not running, but ends when its lane is stopped.
     lanes = await ctx.database.transact(stored_sessions.lanes_of, session)
     busy_lanes = ctx.events.lanes_at_work(session)
     stopped = [await ctx.bus.stop(lane) for lane in dict.fromkeys([*busy_lanes, *lanes])]
@@ -324,7 +324,7 @@ async def choose_model(ctx: ServiceContext, session: str, model: str) -> None:
     except ConfigError as exc:
         # The argument is wrong, not a configuration file.
         raise KoreError(str(exc), hint=exc.hint) from exc
-    # Choosing a model, even the same one again, suggests that it works now.
+    # Choosing a model, even the current one, suggests that it works now.
     models.expire_cooldowns(model)
 
     def choose(tx: Transaction) -> None:

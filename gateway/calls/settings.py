@@ -74,8 +74,9 @@ async def list_roles(ctx: ServiceContext) -> Mapping[str, Any]:
 
 @contextmanager
 def _argument_errors() -> Iterator[None]:
-    """Raise `KoreError` for a `ConfigError`: an argument is wrong, not the configuration of this
-    process."""
+    """Convert `ConfigError` to `KoreError`: an argument is wrong, not the configuration of this
+    process.
+    """
     try:
         yield
     except ConfigError as exc:

@@ -1,4 +1,4 @@
-"""Chat platforms, one package each, and their shared code."""
+"""Chat platforms, with one package each, and their shared code."""
 
 # The settings schema loads each channel's spec, so it must be complete first.
 import gateway.config  # noqa: F401

@@ -33,13 +33,13 @@ class NotSent(SendError):
 
 
 class NoViewer(NotSent):
-    """Route without a viewer now: the message waits, and nothing is wrong."""
+    """Route without a viewer at the moment: the message waits, which is not a failure."""
 
     level = logging.DEBUG
 
 
 class Ambiguous(SendError):
-    """Possibly delivered (read timeout, reset, 5xx): a retry may be a repeat and is marked."""
+    """Possibly delivered (read timeout, reset, 5xx): a retry is marked as a possible duplicate."""
 
 
 class ChannelRateLimited(SendError):
@@ -51,11 +51,11 @@ class ChannelRateLimited(SendError):
 
 
 class BadFormat(SendError):
-    """Refused formatting; the same text may be sent plain."""
+    """Rejected formatting; the same text can be sent without it."""
 
 
 class MessageRefused(SendError):
-    """Refused message; no retry will help."""
+    """Rejected message; no retry will help."""
 
 
 class ChatUnreachable(SendError):
@@ -82,7 +82,7 @@ class MessageNotFound(SendError):
 class NotFetched(Exception):
     """Failure to fetch or transcribe a file (for transcription, `media` is the file).
 
-    The text, in English, gives the reason; with `is_retryable`, a later try may succeed.
+    The text, in English, gives the reason; with `is_retryable`, a later attempt may succeed.
     """
 
     def __init__(self, english: str, *, is_retryable: bool = False, **values: object) -> None:
@@ -133,7 +133,7 @@ Accept = Callable[[str, str, Batch], Awaitable[None]]
 
 
 class Channel(Protocol):
-    """A chat platform under one account."""
+    """Chat platform under one account."""
 
     @property
     def name(self) -> str: ...
@@ -149,7 +149,7 @@ class Channel(Protocol):
         ...
 
     async def send(self, message: OutboundMessage) -> str:
-        """Send, or edit when `provider_message_id` is set; return the platform's id.
+        """Send, or edit if `provider_message_id` is set; return the platform's id.
 
         Raises `SendError`.
         """
@@ -212,7 +212,7 @@ class SupportsDrafts(Protocol):
     async def show_draft(self, route: Route, text: str, number: int) -> None:
         """Show `text` (markdown) as the draft with this number, replacing its earlier text.
 
-        Does nothing where drafts are unavailable. Raises `SendError`.
+        Does nothing if drafts are unavailable. Raises `SendError`.
         """
         ...
 
@@ -241,7 +241,7 @@ class SupportsMedia(Protocol):
 
 @runtime_checkable
 class SupportsWholeAnswers(Protocol):
-    """Optional: an answer that `render` turns into a file can also be sent as messages only."""
+    """Optional: an answer that `render` turns into a file can also be sent as text messages."""
 
     def render_whole(self, markdown: str) -> Sequence[OutboundPart]: ...
 
@@ -262,8 +262,8 @@ class SupportsAdmission(Protocol):
     async def admit(self, route: Route) -> None:
         """Wait until the next `send` to this route may start without waiting.
 
-        Called before the row is marked as in flight: a process killed during this wait has not sent
-        it.
+        Called before the row is marked as in flight, so that a process killed during this wait has
+        certainly not sent it.
         """
         ...
 
@@ -277,7 +277,7 @@ class SupportsProbe(Protocol):
     """Optional: the platform's availability can be checked without sending anything."""
 
     async def probe(self) -> None:
-        """Raise `NotSent` when the platform does not respond."""
+        """Raise `NotSent` if the platform does not respond."""
         ...
 
 
@@ -293,7 +293,7 @@ class SupportsApprovals(Protocol):
         ...
 
     def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
-        """Return a file with the full text when it does not fit into the message, else None."""
+        """Return a file with the full text if it does not fit into the message, else None."""
         ...
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
@@ -351,11 +351,11 @@ class HookReply:
 
 @runtime_checkable
 class SupportsWebhook(Protocol):
-    """Optional: the platform calls us, at a path of the gateway's HTTP server."""
+    """Optional: the platform calls Kore, at a path of the gateway's HTTP server."""
 
     @property
     def hook_path(self) -> str | None:
-        """Path for the platform's calls; None when the channel polls."""
+        """Path for the platform's calls; None if the channel polls."""
         ...
 
     async def handle_call(self, call: HookCall) -> HookReply:

@@ -1,4 +1,4 @@
-"""Aliases of chats that were given a new id: Kore continues to use the first known id.
+"""Aliases of chats whose id has changed: Kore continues to use the first known id.
 
 Therefore nothing stored under that id is rewritten when a group becomes a supergroup: sessions,
 queued messages, memory. Only channels translate between the two ids.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 class ChatIdAliases:
     """Chat aliases of one channel, shared by its accounts: all use the same chat ids.
 
-    `now` maps first ids to current ids, as stored.
+    `now` contains the stored map from first ids to current ids.
     """
 
     def __init__(self, now: Mapping[str, str] | None = None) -> None:
@@ -32,5 +32,5 @@ class ChatIdAliases:
         return self._current.get(chat_id, chat_id)
 
     def names(self, chat_id: str) -> tuple[str, ...]:
-        """Return the ids by which people may know the chat, the current one first."""
+        """Return the ids by which people may know the chat, starting with the current id."""
         return tuple(dict.fromkeys((self.current(chat_id), chat_id)))

@@ -1,4 +1,4 @@
-"""Settings of single chats and of topics in them."""
+"""Settings of individual chats and their topics."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -15,7 +15,7 @@ class ChatSettings:
 
     `persona` is a text, or a file of the workspace if it ends in `.md`. `model` and `agent` apply
     unless the conversation has chosen others. `role` applies to everyone except the owner. With
-    `listen`, the model sees the messages of others since its last answer. `folder` replaces the
+    `listen`, the model sees other people's messages since its last answer. `folder` replaces the
     workspace as the working folder.
     """
 

@@ -31,13 +31,13 @@ class ApiChannel:
 
 
 class ConsoleChannel(ApiChannel):
-    """Channel to the terminals that watch a console's lane; without one, answers wait."""
+    """Channel to the terminals that watch a console's lane; without a terminal, answers wait."""
 
     name = CONSOLE
     account = "local"
 
     async def send(self, message: OutboundMessage) -> str:
-        """Deliver to the watching terminal. Raises `NoViewer` without one."""
+        """Deliver to the watching terminal. Raises `NoViewer` if there is none."""
         if not self._watchers.is_watched(message.route.lane):
             raise NoViewer("no terminal is attached to this console")
         return await super().send(message)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from agent.records import frozen
 
 _MAX_CHATS = 1024
-# From this number of consecutively refused chats, the limit is the bot's, not a chat's.
+# After this number of consecutive refusals in different chats, the limit applies to the bot.
 _SEVERAL_CHATS = 3
 
 
@@ -42,7 +42,7 @@ class _Bucket:
         self._at = now
 
     def wait_s(self, now: float, tokens: float = 1.0) -> float:
-        """Return the time until this many tokens are available; 0 if they are."""
+        """Return the time until this many tokens are available; 0 if they already are."""
         if now > self._at:
             self._tokens = min(self.rate.burst, self._tokens + (now - self._at) * self.rate.per_s)
             self._at = now
@@ -67,7 +67,7 @@ class RateLimiter:
 
     Finals wait, first come first served per chat. Cosmetic traffic (typing, stream edits) never
     waits and never takes tokens that the next final needs. Each account has one limiter. Without
-    `rates`, it delays messages only while the platform asks to wait.
+    `rates`, it delays messages only when the platform requests a wait.
     """
 
     def __init__(
@@ -104,7 +104,9 @@ class RateLimiter:
                         return
 
     def acquire_at_once(self, chat_key: str, *, group: bool) -> bool:
-        """Admit and count a final if it may be sent now and no other waits; else return False."""
+        """Admit and count a final if it may be sent now and no other final waits; else return
+        False.
+        """
         chat = self._chat(chat_key, group)
         if chat.queue.locked() or self._bot.queue.locked() or self._wait_s(chat, 1.0, 1.0) > 0:
             return False
@@ -129,15 +131,15 @@ class RateLimiter:
         return self._wait_s(chat, 1.0 + chat.rate.reserve, 1.0 + self._rates.bot.reserve)
 
     def penalise(self, chat_key: str | None, retry_after_s: float, *, group: bool = False) -> None:
-        """Block this chat, or with None the whole bot, for the platform's waiting time."""
+        """Block this chat, or the whole bot if None, for the platform's waiting time."""
         bucket = self._bot if chat_key is None else self._chat(chat_key, group)
         bucket.close(self._clock() + retry_after_s)
 
     def note_refused(self, chat_key: str, retry_after_s: float, *, group: bool) -> None:
         """Record a refused send with the platform's waiting time.
 
-        The platform does not name the limit: the chat is blocked, and the whole bot once several
-        chats in a row were refused.
+        The platform does not name the exceeded limit, so the chat is blocked, and the whole bot
+        after several refusals in different chats.
         """
         self.penalise(chat_key, retry_after_s, group=group)
         self._refused_waits_s.pop(chat_key, None)

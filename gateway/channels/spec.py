@@ -1,4 +1,4 @@
-"""Definition of a channel: its settings, how it is opened, checked and set up."""
+"""Definition of a channel: its settings, opening, checks and setup."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -43,8 +43,8 @@ class ChannelContext(Generic[SectionT]):
 
     `http` has sessions for requests, which Kore closes. `own_folder` may not exist yet: see
     `data_folder`. `owner` is the owner's id on the platform, if it is known. Resources to close
-    belong on `stack`. `rates` are the spec's, reduced where another process of the same Kore sends
-    other traffic.
+    belong on `stack`. `rates` are the spec's rates, reduced if another process of the same Kore
+    sends other traffic.
     """
 
     section: SectionT
@@ -70,8 +70,8 @@ class ChannelContext(Generic[SectionT]):
 class RateLimits:
     """Rate limits of a platform.
 
-    There is one set for a process that sends everything, and one for a process that shows growing
-    answers while another sends everything else.
+    There is one set for a process that sends everything, and one for a process that only shows
+    growing answers.
     """
 
     all_traffic: Rates
@@ -83,7 +83,8 @@ class ChannelIdentity:
     """Account of the credentials on the platform.
 
     `account` names it in routes, `label` is for people. `facts` are printed by `kore channel test`;
-    `skew_s` is the platform's clock minus ours. `route` ends a sentence: it names the proxy in use.
+    `skew_s` is the platform's clock minus ours. `route` is the end of a sentence and names the
+    proxy in use.
     """
 
     account: str
@@ -132,15 +133,15 @@ class Finding:
 class ChannelSpec(Generic[SectionT]):
     """Definition of a channel for the rest of Kore.
 
-    Built-in channels are listed in `gateway.core.channel_table`; a package offers one through an
-    entry point of the group `kore.channels`, whose name is the channel's. A spec is loaded with the
-    settings, so its module imports nothing heavy; `deferred` helps.
+    Built-in channels are listed in `gateway.core.channel_table`; a package offers a channel through
+    an entry point of the same name in the group `kore.channels`. A spec is loaded with the
+    settings, so its module must not import anything heavy; use `deferred`.
 
     `title` is the platform's name. `open` returns a channel for each account. `check` raises
     `ConfigError` for unusable settings. `identify` asks the platform for the account of the
     credentials and raises `KoreError`. `doctor` returns further findings without a request. `steps`
     are the questions of `kore channel add`. `invite` turns a code into an invitation whose user
-    becomes the owner. `first_account` names the account of the section itself in routes.
+    becomes the owner. `first_account` is the name of the section's own account in routes.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Supervisor of receiving: a failing channel does not affect others."""
+"""Supervisor of channel receivers: a failing channel does not affect others."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ RESTART_INTERVAL_S = 30.0
 
 
 class ChannelSupervisor:
-    """Supervisor of channels; `failures` has the reason for each (name, account) that fails."""
+    """Supervisor of channels; `failures` contains the reason for each failing (name, account)."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ChannelSupervisor:
     async def _receive(self, channel: Channel, name: str, accept: Accept) -> None:
         """Run a channel's receiver, restarting it after a bug.
 
-        A deliberate error (a wrong token) needs the owner and ends it. A restart loses nothing:
-        only stored messages were confirmed.
+        A deliberate error, such as a wrong token, needs the owner and ends the receiver. A restart
+        loses nothing, because only stored messages were confirmed.
         """
         key = channel.name, channel.account
         while True:
@@ -51,7 +51,7 @@ class ChannelSupervisor:
                 self.failures[key] = ". ".join(filter(None, (str(error), error.hint)))
                 log.error("%s receives nothing: %s", name, self.failures[key])
                 return
-            # A foreign error may quote an address with a token in it; only the log redacts that.
+            # A foreign error may quote an address with a token, which only the log redacts.
             kind = type(error).__name__ if error else "it just ended"
             self.failures[key] = f"stopped unexpectedly ({kind}); the log says more"
             log.error("%s %s", name, self.failures[key], exc_info=error)

@@ -25,7 +25,7 @@ def built_in_specs() -> Mapping[str, ChannelSpec[Any]]:
 def all_specs(settings: Settings) -> Iterator[ChannelSpec[Any]]:
     """Yield the specs of built-in channels and of the packages in the settings.
 
-    Raises `ConfigError` for a package that offers something else.
+    Raises `ConfigError` for a package that offers anything else.
     """
     yield from built_in_specs().values()
     for plugin, offer in python_channels(settings):
@@ -35,7 +35,7 @@ def all_specs(settings: Settings) -> Iterator[ChannelSpec[Any]]:
 def find_spec(name: str) -> ChannelSpec[Any]:
     """Return the spec of a built-in channel or an installed package.
 
-    The settings need not name the package. Raises `ConfigError` for any other name.
+    The package need not be in the settings. Raises `ConfigError` for any other name.
     """
     if spec := built_in_specs().get(name):
         return spec
@@ -82,7 +82,7 @@ def check_channels(settings: Settings) -> None:
 
 
 def require_usable(spec: ChannelSpec[Any], section: ChannelSection, settings: Settings) -> None:
-    """Raise `ConfigError` when the settings of an enabled channel are unusable."""
+    """Raise `ConfigError` if the settings of an enabled channel are unusable."""
     for missing in settings.missing:
         if missing.loc[0] == spec.name:
             raise ConfigError(str(missing))
@@ -110,7 +110,7 @@ def folders_of_chats(settings: Settings) -> list[str]:
 def owner_of(settings: Settings) -> str | None:
     """Return the configured owner, or else the only person on the allow-lists.
 
-    Only lists of channels whose platform authenticates the sender count.
+    Only channels whose platform authenticates the sender count.
     """
     if settings.access.owner is not None:
         return settings.access.owner

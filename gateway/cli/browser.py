@@ -1,4 +1,4 @@
-"""The browser on this machine, and links with secrets for it."""
+"""Opening of links with secrets in the browser of this machine."""
 
 import html
 import os

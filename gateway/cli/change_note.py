@@ -11,7 +11,7 @@ from gateway.store.repositories.audit_outbox import AuditNote
 
 
 def record_change(args: argparse.Namespace, subject: str, name: str) -> None:
-    """Leave a note for the audit log: the kind and the name of the changed thing, no values.
+    """Store a note for the audit log: kind and name of the changed item, without values.
 
     Raises `KoreError`.
     """

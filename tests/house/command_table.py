@@ -45,7 +45,7 @@ def command_table() -> str:
     listed = [command for command in commands if command.audience != "nobody"]
     unlisted = [command for command in commands if command.audience == "nobody"]
     parts = [_HEAD, _dictionary("COMMANDS", listed)]
-    parts += ["# Words that are answered and not listed; the empty name is any other word."]
+    parts += ["# Unlisted words that are answered; the empty name stands for any other word."]
     parts += [_dictionary("UNLISTED", unlisted)]
     return run_ruff(
         run_ruff("\n".join(parts), FILE, "check", "--fix", "--select", "I"), FILE, "format"

@@ -41,16 +41,17 @@ if TYPE_CHECKING:
     from gateway.channels.telegram.inbound.webhook import Webhook
 
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the header's name
-# Limit of messages in a preview without another limit: every edit parses all of them again.
+# Limit of messages in a preview if there is no other limit, because every edit parses all of them
+# again.
 _MAX_PAGES = 8
 
 
 class TelegramChannel:
     """Channel of one bot, with every optional capability of `gateway.channels.base`.
 
-    Close it with `aclose`. `cursors` are the positions as stored with the last accepted batch.
-    `gate` belongs to this bot, `places` to all bots; `memo` is persistent state. Nothing connects
-    before `run` or the first send.
+    Close it with `aclose`. `cursors` are the positions stored with the last accepted batch. `gate`
+    belongs to this bot, `places` to all bots; `memo` is persistent state. Nothing connects before
+    `run` or the first send.
     """
 
     name = "telegram"
@@ -94,7 +95,7 @@ class TelegramChannel:
     async def run(self, accept: Accept) -> None:
         """Receive until cancelled.
 
-        Raises `ConfigError` when the server refuses the address of a webhook.
+        Raises `ConfigError` if the server rejects the address of a webhook.
         """
         await self._receiver.run(accept)
 
@@ -110,7 +111,7 @@ class TelegramChannel:
         return HookReply(await self._receiver.handle_call(secret, call.body))
 
     def decode_again(self, raw: str) -> Batch:
-        """Decode a stored update. Raises `KoreError` while the bot's name is not known."""
+        """Decode a stored update. Raises `KoreError` while the bot's name is unknown."""
         if (here := self._receiver.decode_context) is None:
             raise KoreError(
                 t("Telegram has not answered yet, so updates cannot be decoded"),
@@ -173,7 +174,7 @@ class TelegramChannel:
         await self._sender.probe()
 
     def streaming(self, route: Route) -> Streaming:
-        """Return the chosen preview; drafts only where they are available."""
+        """Return the chosen kind of preview; drafts only if they are available."""
         configured = self._settings.streaming
         return (
             "edits"
@@ -186,7 +187,7 @@ class TelegramChannel:
         return self._settings.trace
 
     def pages(self, growing: PreviewContent) -> Sequence[OutboundPart]:
-        """Return at most as many pages as stay messages when the whole answer becomes a file."""
+        """Return at most as many pages as remain messages if the whole answer becomes a file."""
         most = self._settings.long_answer_messages
         return render_pages(growing.text, growing.status_line, text_messages(most) or _MAX_PAGES)
 
@@ -216,9 +217,9 @@ class TelegramChannel:
         return render_details(question)
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
-        """Show a short sentence to the person who pressed.
+        """Show a short sentence to the person who pressed the button.
 
-        Raises `SendError`, also when it is too late.
+        Raises `SendError`, also if it is too late.
         """
         await self._sender.acknowledge(event_id, sentence)
 

@@ -1,4 +1,4 @@
-"""Opening of the bots that the settings name."""
+"""Opening of the configured bots."""
 
 import os
 import time

@@ -28,18 +28,18 @@ class TelegramSettings:
 
     `name` distinguishes several bots; by default, the bot's id does. `poll_s` limits a poll's wait
     for news; `answer_s` limits any other response, and is added to polls. After a 409, the bot
-    leaves polling to the other program for `conflict_s`, which is longer than its poll. Failed
-    polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`; a refused token is
-    retried every `refused_s`; messages that could not be stored are fetched again after
+    leaves polling to the other program for `conflict_s`, which is longer than that program's poll.
+    Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`; a refused token
+    is retried every `refused_s`; messages that could not be stored are fetched again after
     `store_again_s`. `streaming` is the display of growing answers in private chats. An answer of
     more than `long_answer_messages`, unless 0, becomes its beginning and a file. `trace` is the
     default detail of the trace below answers.
 
-    `menu` has the chat commands with English descriptions; `owner` is the id of the person who sees
-    all of them; `reaction` is an emoji on messages until they are answered.
+    `menu` contains the chat commands with English descriptions; `owner` is the id of the person who
+    sees all of them; `reaction` is an emoji on messages until they are answered.
 
-    With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls us instead.
-    It is asked to retry when storing takes longer than `hook_answer_s`; the webhook's state is
+    With a `webhook_url`, the public root of the gateway's HTTP server, Telegram calls Kore instead.
+    It is asked to retry if storing takes longer than `hook_answer_s`; the webhook's state is
     checked every `hook_look_s`.
     """
 
@@ -83,7 +83,7 @@ class TelegramSettings:
 
     @property
     def hook_path(self) -> str | None:
-        """Path for Telegram's calls at the gateway's HTTP server; None when polling."""
+        """Path for Telegram's calls at the gateway's HTTP server; None if the bot polls."""
         return f"/telegram/{quote(self.account, safe='')}" if self.webhook_url else None
 
     @property

@@ -30,7 +30,7 @@ def _server_url(text: str) -> str:
 
 
 def _bot_token(token: SecretStr) -> SecretStr:
-    """Accept an empty token, and the shorter ones of local servers and emulators."""
+    """Accept an empty token, and the shorter tokens of local servers and emulators."""
     text = token.get_secret_value()
     if text and not re.fullmatch(r"[0-9]+:[\x21-\x7e]+", text):
         raise ValueError(t("a token from @BotFather, such as 123456789:AAF0…"))
@@ -217,7 +217,7 @@ RATES = RateLimits(
         private=Rate(1.0, 5.0, reserve=1.0),
         # This burst allows at most the 20 messages per minute that a group permits.
         group=Rate(15 / 60, 5.0, reserve=1.0),
-        # Below the permitted burst per second: evenly sent messages arrive in batches.
+        # Below the permitted burst per second, because evenly sent messages arrive in batches.
         bot=Rate(30.0, 20.0, reserve=5.0),
     ),
     # On average, both processes respect a group's limit; after a burst the platform may ask one of

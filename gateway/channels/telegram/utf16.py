@@ -12,7 +12,7 @@ _HOLLOW = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def units(text: str) -> int:
-    """Return the length as Telegram's limits and entities count it."""
+    """Return the length in the units of Telegram's limits and entities."""
     if text.isascii():
         return len(text)
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
@@ -26,7 +26,7 @@ def offsets(text: str) -> list[int]:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a reader would see nothing: Telegram refuses such messages as empty."""
+    """Return whether the text has no visible characters; Telegram rejects it as empty."""
     return all(
         char.isspace() or char in _HOLLOW or unicodedata.category(char) in ("Cf", "Cc")
         for char in text
@@ -34,7 +34,7 @@ def is_blank(text: str) -> bool:
 
 
 def breaks_at(text: str, index: int) -> bool:
-    """Return whether a cut before `index` leaves every visible character whole.
+    """Return whether a cut before `index` does not split a visible character.
 
     A subset of https://unicode.org/reports/tr29/: joined emoji, marks, skin tones, variation
     selectors, flags, conjoining Hangul and line ends.

@@ -221,7 +221,7 @@ class EditorConversation:
         return await service.bound_session(self._builder.lane) or self.session
 
     async def cancel(self) -> None:
-        """Stop the turn; its results so far stay."""
+        """Stop the turn; its results so far are preserved."""
         self._is_cancelled = True
         lane = self._builder.lane
         await self._line.call(lane, lambda service: service.stop_turn(lane))

@@ -137,7 +137,7 @@ class EditorAgent:
         )
 
     async def list_sessions(self, cwd: str | None = None, **_: Any) -> ListSessionsResponse:
-        """Return all sessions, or the sessions of a folder and of the repository around it.
+        """Return all sessions, or the sessions of a folder and of its repository.
 
         Sessions that were not started in a terminal or an editor have no folder; they are listed
         under the folder of this process.
@@ -237,7 +237,7 @@ class EditorAgent:
         return conversation, choices
 
     def _place_of(self, folder: Path) -> WorkingPlace:
-        """Return the folder of an editor, with the repository around it if that is trusted."""
+        """Return the folder of an editor, with its repository if that is trusted."""
         self._origin.adopt(folder)
         return chosen_place(self._settings, self._home, folder)
 

@@ -33,7 +33,7 @@ class EditorFolder:
 
 
 class FileRequests:
-    """Forwards file requests to an editor that supports them (`offer`)."""
+    """Forwarder of file requests to an editor that supports them (`offer`)."""
 
     def __init__(
         self, client: acp.Client, folder: EditorFolder, offer: FileSystemCapabilities
@@ -44,7 +44,7 @@ class FileRequests:
 
     @asynccontextmanager
     async def served(self, service: Service, session: str, lane: str) -> AsyncIterator[None]:
-        """Answer the file requests of the lane until the block ends. Raises `KoreError`."""
+        """Answer the file requests of the lane while the context is open. Raises `KoreError`."""
         can_read = bool(self._offer.read_text_file)
         can_write = bool(self._offer.write_text_file)
         if not can_read and not can_write:

@@ -78,7 +78,7 @@ class _EditorReferences:
     """Files and links that an editor adds to the person's words.
 
     Only the path of an existing, trusted and unmarked file is part of the person's words. Any other
-    address or name may come from a program or a stranger, so that a number replaces it.
+    address or name may come from a program or a stranger and is replaced with a number.
     """
 
     def __init__(self, origin: TrustedOrigins) -> None:
@@ -102,7 +102,7 @@ class _EditorReferences:
         return f"[{number}]"
 
     def add(self, uri: str, text: str) -> None:
-        """Add the content of a file as the editor has it."""
+        """Add the content of a file as it is in the editor."""
         path = escape_line(_path_of(uri) or uri)
         self._texts.append(render_prompt("project_file", path=path, text=text))
 

@@ -58,7 +58,7 @@ def _option_id(option: QuestionOption) -> str:
 
 
 class EditorQuestions:
-    """Asks the person at an editor; a missing answer denies.
+    """Questioner of the person at an editor; a missing answer denies.
 
     `offer` are the supported forms besides permission requests.
     """

@@ -43,15 +43,15 @@ _OUTPUT_INTERVAL_S = 0.5
 
 
 class SentText:
-    """Tracks the text of a reply that the editor has received.
+    """Tracker of the text of a reply that the editor has received.
 
-    A reply restarts when its stream fails or the owner of the data is lost: then only the missing
+    A reply restarts when its stream fails or the owner of the data is lost; then only the missing
     part is sent. If the new reply differs, all of it is sent below the first.
     """
 
     def __init__(self) -> None:
         self._sent = ""
-        # Text that the editor has of a restarted reply, and the new text so far, which is held back
+        # Text of a restarted reply that the editor has, and the new text so far, which is withheld
         # while it only repeats.
         self._before = ""
         self._repeated = ""
@@ -80,7 +80,7 @@ class SentText:
     def end_reply(self) -> str:
         """End the reply and return the text to send.
 
-        That is the new text, if it is shorter than the text that the editor has. The next text
+        This is the new text, if it is shorter than the text that the editor has. The next text
         belongs to another reply.
         """
         repeated, before = self._repeated.rstrip(), self._before.rstrip()
@@ -89,7 +89,7 @@ class SentText:
 
 
 class TurnUpdates:
-    """Converts the events of one prompt in `folder` to updates.
+    """Converter of the events of a prompt in `folder` to updates.
 
     `streamed` is true once the model has sent text; `sent` prevents duplicate text. `uses` counts
     the calls of the conversation by id: some vendors reuse ids in the next reply, and an editor
@@ -130,7 +130,7 @@ class TurnUpdates:
             case events.ToolResulted():
                 yield self._resulted(event)
             case Delivered() | events.Error():
-                pass  # The answer has the reason of a failure.
+                pass  # The answer contains the reason of a failure.
             case events.FromAgent():
                 yield from self._note(step_block(event))
             case _:
@@ -251,7 +251,7 @@ class TurnUpdates:
         )
 
     def _edit(self, started: events.ToolStart) -> FileEditToolCallContent | None:
-        """Return a change for a side-by-side view, as far as the arguments describe it."""
+        """Return a change for a side-by-side view, if the arguments describe it."""
         match text_changes(started.name, started.arguments):
             case (change,) if change.old != "":
                 return acp.tool_diff_content(self._absolute(change.path), change.new, change.old)

@@ -71,7 +71,7 @@ def _run(args: argparse.Namespace) -> int:
         preload("aiohttp")
     overrides = {"security.sandbox": args.sandbox} if args.sandbox else None
     if args.trust:
-        # The project's file counts once its folder is known.
+        # The project's file applies once its folder is known.
         settings = settings_of(args, overrides, {sources_of(args).project_file: None})
     else:
         settings = settings_or_last_valid(args, overrides)
@@ -97,7 +97,7 @@ def _run(args: argparse.Namespace) -> int:
             )
             return asyncio.run(run_long_task(args, request, settings, home))
         if text is None:
-            # It loads Rich and prompt_toolkit.
+            # This loads Rich and prompt_toolkit.
             from gateway.cli.chat.conversation import ConsolePlaces, talk
 
             return asyncio.run(talk(ConsolePlaces(args, options, settings, home, place)))
@@ -184,9 +184,10 @@ def _stdin() -> str:
 
 
 def appended_input(notice_s: float = _STDIN_NOTICE_S, timeout_s: float = _STDIN_TIMEOUT_S) -> str:
-    """Return stdin, or '' if it stays open and silent for `timeout_s`.
+    """Return stdin, or '' if it remains open and silent for `timeout_s`.
 
-    A notice follows after `notice_s` of silence. Once something has come, it is read to its end.
+    A notice is printed after `notice_s` of silence. Once any input has arrived, it is read to the
+    end.
     """
     if not _has_input(notice_s):
         wait_s = timeout_s - notice_s
@@ -202,7 +203,7 @@ def appended_input(notice_s: float = _STDIN_NOTICE_S, timeout_s: float = _STDIN_
 
 
 def _has_input(timeout_s: float) -> bool:
-    """Return whether there is something to read on stdin, or its end, within the time."""
+    """Return whether stdin becomes readable, or reaches its end, within the time."""
     return bool(select.select([sys.stdin], [], [], timeout_s)[0])
 
 

@@ -1,4 +1,4 @@
-"""Tracking of the answer to a message, also through the turns of a goal."""
+"""Tracking of the answer to a message, even across the turns of a goal."""
 
 from gateway.core.records import Delivered
 

@@ -38,7 +38,8 @@ from gateway.turns.agents.profiles import agent_option, origin_of, skill_catalog
 class ConsolePlaces:
     """Folders in which a conversation of this terminal can work.
 
-    `options` and `place` are the person's. Another folder may define the agent of `--agent` anew.
+    `options` and `place` are the person's. Another folder may have its own definition of the agent
+    in `--agent`.
     """
 
     args: argparse.Namespace
@@ -111,7 +112,7 @@ def workdir_of(
     entries = {entry.model_name: entry for entry in settings.model_list}
 
     def window(model: str) -> int:
-        """Return the context window without the key, which a client of a gateway may not have."""
+        """Return the context window, without needing a key: a client of a gateway may have none."""
         if model not in entries:
             model = profile_models(settings).get(model, model)
         entry = entries.get(model)
@@ -124,7 +125,9 @@ def workdir_of(
         return min(window, settings.context.max_tokens or window)
 
     def title(model: str) -> str:
-        """Return a model's display name; "default", the name from `kore init`, says nothing."""
+        """Return a model's display name, because "default", the name from `kore init`, is
+        meaningless.
+        """
         first = (entry.model for entry in settings.model_list if entry.model_name == model)
         return next(first, model) if model == "default" else model
 

@@ -43,7 +43,7 @@ from gateway.turns.agents.profiles import catalogue_of
 
 # Limit of consecutive sessions that change neither checklist nor progress.
 _MAX_IDLE_SESSIONS = 2
-# Limit of interruptions; a session that was killed this often is not restarted.
+# Limit of interruptions; a session that was killed this many times is not restarted.
 _MAX_INTERRUPTIONS = 3
 _STOP_TIMEOUT_S = 60
 _STOP_INTERVAL_S = 0.2
@@ -124,7 +124,7 @@ class SessionOutcome:
 
 @frozen
 class LongTaskSession:
-    """Runs the sessions of a task one after the other; `clock` is monotonic time in seconds."""
+    """Runner of the sessions of a task in sequence; `clock` is monotonic time in seconds."""
 
     connection: ServiceConnection
     plan: LongTaskOptions
@@ -141,7 +141,7 @@ class LongTaskSession:
         self, text: str, progress: LongTaskProgress, interrupted: asyncio.Event
     ) -> SessionOutcome:
         """Run `text` as a turn in a new session; a person or the time limit may stop it."""
-        # The turn accepts a single event, so that both stops have to share it.
+        # The turn accepts a single event, so both stops have to share it.
         stop = asyncio.Event()
         timer = None
         if (remaining_s := self.remaining_s(progress)) != float("inf"):
@@ -214,7 +214,7 @@ async def run_long_task(
 
 
 class LongTaskRunner:
-    """Runs a long task session after session.
+    """Runner of a long task, session after session.
 
     `exit_code = await LongTaskRunner(connection, plan, progress_file, ask).run(interrupted)`
     """
@@ -327,7 +327,7 @@ class LongTaskRunner:
                 path=folder / LIST,
             )
             _say(message)
-            # The caller that counts the hours reports the time limit.
+            # The caller, which counts the hours, reports the time limit.
             return DONE if is_late else code, progress
         if is_late:
             template = mark_for_translation(

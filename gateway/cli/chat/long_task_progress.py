@@ -50,7 +50,7 @@ class ProgressFile:
         return progress if is_usable and is_one_shot else LongTaskProgress()
 
     def write(self, progress: LongTaskProgress) -> None:
-        """Write durably and atomically: a kill leaves either the old or the new version."""
+        """Write durably and atomically, so that a kill leaves either the old or the new version."""
         new_file = self.path.with_suffix(".new")
         with new_file.open("w") as file:
             json.dump(asdict(progress), file)
@@ -59,7 +59,7 @@ class ProgressFile:
         new_file.replace(self.path)
 
     def close(self) -> None:
-        """Delete the file after a task that need not be continued."""
+        """Delete the file of a task that need not be continued."""
         self.path.unlink(missing_ok=True)
 
 

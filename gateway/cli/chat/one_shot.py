@@ -56,9 +56,9 @@ _ERASE = "\r\x1b[K"
 class OneShotRequest:
     """Request for a single turn in `session`, in the latest one (`latest`), or in a new one.
 
-    An earlier session works in its own folder, unless `is_folder_chosen` or the person decides
-    otherwise. `choose_agent` returns the agent of `options` as a folder defines it; None without a
-    chosen agent.
+    An earlier session works in its own folder, unless `is_folder_chosen` is set or the person
+    decides otherwise. `choose_agent` returns the agent of `options` as a folder defines it; None
+    without a chosen agent.
     """
 
     text: str
@@ -138,7 +138,7 @@ class ProgressLine:
 
 
 class StreamedAnswer:
-    """Prints an answer piece by piece.
+    """Printer of an answer, piece by piece.
 
     Call `add` for each piece, `begin` for each restart, and `finish` with the whole text.
     """
@@ -260,8 +260,8 @@ class OneShotTurn:
         return INTERRUPTED if interrupted.is_set() else self._exit_code()
 
     async def _read_output(self, schema: "OutputSchema", interrupted: asyncio.Event) -> None:
-        """Set the output; the model may answer again, twice, if its answer has another shape."""
-        # It loads all tools.
+        """Set the output; if the shape is wrong, the model may answer again, up to twice."""
+        # This loads all tools.
         from agent.run.options import with_earlier
 
         for retries in range(_MAX_SCHEMA_RETRIES + 1):
@@ -570,7 +570,7 @@ class OneShotTurn:
 
     @property
     def _last_goal(self) -> events.GoalChanged | None:
-        """The goal in its last state, which a delivery also tells if its event was lost."""
+        """Last state of the goal, which is also in the delivery in case its event was lost."""
         goal, outcome = self._goal, self._awaited.outcome
         if goal is None or not self._awaited.has_goal or outcome == (goal.reason or goal.state):
             return goal
@@ -613,7 +613,7 @@ _GOAL_CODES: Mapping[str | None, int] = {
 
 
 def _asked_call(approval: events.ApprovalAsked) -> events.ToolStart:
-    # Most turns ask nothing, and it loads all tools.
+    # Imported here, because most turns ask nothing and it loads all tools.
     from agent.turn.tool_catalog import started_event
 
     request = approval.request
@@ -640,7 +640,8 @@ def line_reader(interrupted: asyncio.Event) -> ReadLine | None:
         try:
             await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # No effect on a line that has been read. Nothing reads after a cancellation.
+            # This does not affect a line that has been read, and nothing reads after a
+            # cancellation.
             stopping.cancel()
             reading.cancel()
         await asyncio.wait((reading,))
@@ -665,7 +666,7 @@ def ask_here(
 
 @contextmanager
 def interrupts(interrupted: asyncio.Event) -> Iterator[None]:
-    """Set the event on the first Ctrl-C and cancel the program on the second."""
+    """Set the event on the first Ctrl-C, and cancel the program on the second."""
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
 
     def on_signal() -> None:

@@ -23,8 +23,8 @@ _FENCE = re.compile(r"^```(?:json)?[ \t]*\n(.*?)\n```[ \t]*$", re.DOTALL | re.MU
 class OutputSchema:
     """JSON schema of an answer.
 
-    The model answers in a code block. Links in ordinary text are made harmless, which could change
-    JSON; code is left alone.
+    The model answers in a code block. Links in ordinary text are defused, which could change JSON;
+    code is unchanged.
     """
 
     schema: Mapping[str, Any]
@@ -46,7 +46,7 @@ class OutputSchema:
         return cls(schema)
 
     def request(self, text: str) -> str:
-        """Return the text with a request for an answer of this schema."""
+        """Return the text with a request for an answer that matches this schema."""
         return f"{text}\n\n{render_prompt('output_schema', schema=dumps(self.schema))}"
 
     def read(self, result: Result) -> Any:

@@ -86,7 +86,7 @@ def _remarks(file: Path) -> list[str]:
 def project_context(
     root: Path | None, files: Sequence[Path], settings: Settings, home: DataDir
 ) -> ProjectContext:
-    """Return the project context of a folder, or of files alone."""
+    """Return the project context of a folder, or of files without a folder."""
     context = settings.context
     shape = TreeLimits(context.max_tree_depth, context.max_files_per_dir)
     clean = redactor_of(settings, os.environ).clean

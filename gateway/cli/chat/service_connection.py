@@ -160,8 +160,8 @@ async def next_connection(
 ) -> AsyncIterator[Service]:
     """Yield the service of the next process that owns the data.
 
-    That is the process that requested the data, else one that starts, else this process, which
-    continues with `lanes`. Raises `AlreadyRunning` when no owner can be reached.
+    This is the process that requested the data, else a process that is starting, else this process,
+    which continues with `lanes`. Raises `AlreadyRunning` if no owner can be reached.
     """
     if isinstance(lost, HandedOver):
         handover_deadline = time.monotonic() + _HANDOVER_TIMEOUT_S
@@ -191,7 +191,7 @@ async def next_connection(
 def service_opener(
     settings: Settings, home: DataDir, *, full_access: str | None = None
 ) -> Callable[[ConnectionLost | None], AbstractAsyncContextManager[Service]]:
-    """Return a function that opens the service, and after a loss that of the next owner."""
+    """Return a function that opens the service and, after a loss, the service of the next owner."""
 
     def open_next(lost: ConnectionLost | None) -> AbstractAsyncContextManager[Service]:
         if lost is None:

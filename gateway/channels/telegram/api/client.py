@@ -1,4 +1,4 @@
-"""Connections of one bot: one for polls, which may be rebuilt, and one for everything else."""
+"""Connections of a bot: one for polls, which may be rebuilt, and one for everything else."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,8 @@ _KINDS = ["message", "edited_message", "callback_query", "my_chat_member"]
 class TelegramClient:
     """Client for the Bot API.
 
-    `bot` is for sending. Polls bypass it, because it decodes a batch completely or not at all.
+    `bot` is for sending. Polls bypass it, because it fails to decode a whole batch if one update is
+    bad.
     """
 
     def __init__(self, settings: TelegramSettings) -> None:
@@ -84,7 +85,7 @@ class TelegramClient:
         await fetch(self._settings, self._sends, media, into, limit_bytes)
 
     async def send_message(self, parameters: Mapping[str, Any]) -> int:
-        """Send a message and return its id; the library would parse the whole message for that.
+        """Send a message and return its id, for which the library would parse the whole message.
 
         https://core.telegram.org/bots/api#sendmessage
         """

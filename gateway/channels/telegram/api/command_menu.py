@@ -17,7 +17,7 @@ from gateway.channels.telegram.api.request import Refusal
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.records import MenuAudience
 
-# Telegram's tags have two letters: all readers of Chinese get the menu in simplified characters.
+# Telegram's tags have two letters, so all readers of Chinese get the menu in simplified characters.
 _LANGUAGES = ((None, ENGLISH), ("zh", "zh-Hans"))
 
 
@@ -67,7 +67,7 @@ def _commands(
 ) -> Iterator[tuple[str, str]]:
     for command in settings.menu:
         if command.audience in audiences:
-            # Telegram has no hyphens in names; the other spelling is an alias.
+            # Telegram does not allow hyphens in names; the other spelling is an alias.
             yield command.name.replace("-", "_"), _sentence(t(command.summary))
 
 

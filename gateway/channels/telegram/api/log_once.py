@@ -1,4 +1,4 @@
-"""Log of connection problems that does not repeat a problem at every try."""
+"""Log of connection problems that does not repeat a problem at every attempt."""
 
 import logging
 import time
@@ -24,7 +24,7 @@ class LogOnce:
         self._logged: dict[str, tuple[float, set[str]]] = {}
 
     def say(self, of: str, cause: str, sentence: str | None = None) -> None:
-        """Log a failure; `sentence` is more detailed than the cause."""
+        """Log a failure; `sentence` describes it in more detail than `cause`."""
         now = self._clock()
         at, stopped = self._logged.pop(cause, (None, set()))
         if at is None or now - at >= REPEAT_INTERVAL_S:
@@ -35,7 +35,7 @@ class LogOnce:
             del self._logged[next(iter(self._logged))]
 
     def over(self, of: str) -> None:
-        """Report that a subject works again; its causes remain for other subjects."""
+        """Report that a subject works again; its causes remain recorded for other subjects."""
         if not any(of in stopped for _, stopped in self._logged.values()):
             return
         remaining = {cause: (at, stopped - {of}) for cause, (at, stopped) in self._logged.items()}

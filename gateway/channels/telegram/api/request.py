@@ -69,7 +69,7 @@ def message_id_of(result: Any) -> int:
 
 
 class AiohttpRequest(BaseRequest):
-    """Request layer for python-telegram-bot; connects on first use.
+    """Request layer for python-telegram-bot that connects on first use.
 
     URLs contain the token, so foreign exceptions, whose text may contain the URL, are neither
     chained nor quoted.
@@ -94,7 +94,7 @@ class AiohttpRequest(BaseRequest):
             await session.close()
 
     async def call(self, url: str, parameters: Mapping[str, Any], wait_s: float = 0.0) -> Any:
-        """Return the raw `result` of a method that may take `wait_s` longer than others."""
+        """Return the raw `result` of a method that may take `wait_s` longer than usual."""
         body = await self._exchange(url, parameters, self._settings.answer_s + wait_s)
         return self.parse_json_payload(body)["result"]
 
@@ -191,7 +191,7 @@ class AiohttpRequest(BaseRequest):
 
     @contextmanager
     def _classify_failures(self, connection: "_RequestConnection") -> Iterator[None]:
-        """Translate failures by whether the request may have been executed."""
+        """Convert failures according to whether the request may have been executed."""
         try:
             yield
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
@@ -221,9 +221,10 @@ class AiohttpRequest(BaseRequest):
 
 @dataclass(slots=True)
 class _RequestConnection:
-    """Connection of one request; open once bytes of the request may reach the server.
+    """Connection of a request.
 
-    The proxy tunnel and the TLS handshake come before that.
+    It is open once bytes of the request may reach the server, that is, after the proxy tunnel and
+    the TLS handshake.
     """
 
     is_open: bool = False

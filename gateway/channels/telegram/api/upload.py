@@ -21,7 +21,7 @@ from gateway.core.messages import OutboundFile, OutboundPart
 
 # Slower uploads are aborted and repeated.
 _SLOWEST_BYTES_S = 50_000
-# Descriptions of a file that Telegram cannot show as the kind it was sent as.
+# Error descriptions for a file that Telegram cannot show as the requested kind.
 _NOT_SHOWN = re.compile(r"PHOTO_|IMAGE_|VIDEO_|photo|wrong file type|too big", re.IGNORECASE)
 
 
@@ -34,8 +34,8 @@ async def send_files(
     """Send a part's files to the `target` (chat, thread, reply).
 
     Returns the first message's id. Files that Telegram cannot show as photo or video are sent as
-    documents. Raises `RequestNotSent`, `ResponseLost`, `Refusal`, and `MessageRefused` when a file
-    is missing.
+    documents. Raises `RequestNotSent`, `ResponseLost`, `Refusal`, and `MessageRefused` if a file is
+    missing.
     """
     try:
         return await _send(settings, request, target, part)
@@ -68,7 +68,7 @@ async def _send(
 
 @contextmanager
 def _form(target: Mapping[str, Any], part: OutboundPart) -> Iterator[aiohttp.FormData]:
-    """Yield the form with open files. Raises `MessageRefused` when a file is missing."""
+    """Yield the form with open files. Raises `MessageRefused` if a file is missing."""
     form = aiohttp.FormData(quote_fields=False)
     for name, value in target.items():
         form.add_field(name, value if isinstance(value, str) else json.dumps(value))

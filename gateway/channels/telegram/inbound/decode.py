@@ -46,7 +46,7 @@ class Undecodable(Exception):
     """Update that violates the Bot API; the text gives the place without quoting a value."""
 
 
-# Exceptions when reading a value of the wrong type.
+# Exceptions raised when reading a value of the wrong type.
 MALFORMED = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
@@ -88,9 +88,9 @@ def chat_migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
 def decode(
     update: Mapping[str, Any], here: DecodeContext, received_at: float
 ) -> InboundMessage | None:
-    """Decode an update; None if it is not for us.
+    """Decode an update; return None if it is not for Kore.
 
-    This covers service messages, and group messages that do not name the bot. Raises `Undecodable`
+    These are service messages, and group messages that do not mention the bot. Raises `Undecodable`
     for an update that no version of the Bot API would send.
     """
     try:
@@ -251,7 +251,9 @@ class _MessageDecoder:
         return _topic(self._message)
 
     def _listens(self) -> bool:
-        """Return whether messages to others serve as context: in some groups, except commands."""
+        """Return whether messages to others serve as context, which is so in some groups, except
+        for commands.
+        """
         if self._private or self._text.startswith("/"):
             return False
         chat_id = self._context.moves.canonical(str(self._chat_id))
@@ -259,12 +261,12 @@ class _MessageDecoder:
         return self._context.chat_settings.of(route).listen is True
 
     def _text_with_media(self, text: str | None, edited: bool) -> str | None:
-        """Return the text with a label for attached content; None when there is nothing to read."""
+        """Return the text with a label for attached content; None if there is nothing to read."""
         if text is None:
             return None
         media = kind_of(self._message)
         if media is None or (edited and not text):
-            # A live location is edited every few seconds, which is not news to answer.
+            # A live location is edited every few seconds, which needs no answer.
             return text if self._text else None
         return f"[{media}] {text}".rstrip()
 
@@ -274,7 +276,7 @@ class _MessageDecoder:
         return f"{self._chat_id}:{group}" if group else None
 
     def _text_for_us(self, text: str) -> str | None:
-        """Return the text without the bot's name, or None when it is not addressed to the bot."""
+        """Return the text without the bot's name, or None if it is not addressed to the bot."""
         name = self._bot.username.lower()
         if command := _COMMAND.match(text):
             target = command[2]

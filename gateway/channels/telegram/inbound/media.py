@@ -51,7 +51,7 @@ def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media
             media_type=content.get("mime_type") or _TYPES.get(kind),
             size_bytes=_number(content.get("file_size")),
             seconds=_number(content.get("duration")),
-            # Moving stickers are not images, and their emoji conveys the content.
+            # Animated stickers are not images, and their emoji conveys the content.
             remote=None if moves else _text(content.get("file_id")),
             unique=_text(content.get("file_unique_id")),
             quoted=quoted,

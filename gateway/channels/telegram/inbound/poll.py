@@ -30,17 +30,18 @@ _log = logging.getLogger(__name__)
 # hide messages. https://core.telegram.org/bots/api#update
 OFFSET_TTL_S = 3 * 24 * 3600.0
 _UPDATE_ID = re.compile(rb'"update_id"\s*:\s*(\d{1,18})\b')
-# A response may be corrupted in transit; after this many tries, the update itself is to blame.
+# A response may be corrupted in transit; after this many attempts, the update itself is considered
+# faulty.
 _MAX_GARBLED_TRIES = 3
 # A server that returns empty responses immediately must not be polled without a pause.
 _MIN_POLL_INTERVAL_S = 0.5
 _LOCK_RETRY_INTERVAL_S = 1.0
-# Subjects of the log, worded for the line that reports the recovery.
+# Subjects of the log, worded for the message about the recovery.
 _POLLS, _STORE, _NAME = "polls come through", "messages are stored", "the bot's name is known"
 
 
 class Poller:
-    """Poller: fetches with `offset`, stores, and confirms with the next fetch's offset."""
+    """Poller that fetches with `offset`, stores, and confirms with the offset of the next fetch."""
 
     def __init__(
         self,
@@ -106,8 +107,8 @@ class Poller:
                     me.set_result(await self._client.who_am_i())
                     self._trouble_log.over(_NAME)
                     if self.status.state == "starting":
-                        # The first poll may wait long for news, but the connection is known to work
-                        # now.
+                        # The first poll may wait a long time for news, but the connection is known
+                        # to work now.
                         self.status = ChannelStatus("polling")
                 return await self._client.set_menu(self._state)
             except TelegramError as exc:
@@ -130,7 +131,7 @@ class Poller:
                 self._delay_s = self._settings.backoff_s
 
     async def _fetch(self) -> Batch | None:
-        """Fetch a batch; None without news, or when a smaller fetch must come first."""
+        """Fetch a batch; return None without news, or if a smaller fetch must come first."""
         asked_at = time.monotonic()
         # After a failure, the first successful poll must return at once to report the recovery.
         at_once = self.status.state == "retrying"
@@ -250,9 +251,9 @@ class Poller:
             self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
 
     async def _wait_for_the_owner(self, refusal: Refusal) -> None:
-        """Retry a refused token slowly.
+        """Retry a rejected token slowly.
 
-        Refusals by mistake are rare, but a starting server may cause them.
+        Erroneous rejections are rare, but a starting server may cause them.
         """
         sentence, hint = self._settings.token_refused(refusal.description)
         if self.status.state != "refused":

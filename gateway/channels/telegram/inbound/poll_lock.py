@@ -16,7 +16,7 @@ from pathlib import Path
 
 @contextmanager
 def poll_lock(token: str, server: str) -> Iterator[str | None]:
-    """Claim a server's bot until the block or the process ends.
+    """Claim a server's bot until the context or the process ends.
 
     Yields a description of the current holder, or None. If the lock file cannot be opened, polling
     is allowed.

@@ -1,4 +1,4 @@
-"""Webhook receiver: Telegram calls us, and drops an update once we confirm it.
+"""Webhook receiver: Telegram calls Kore, and drops an update once it is confirmed.
 
 https://core.telegram.org/bots/api#setwebhook
 """
@@ -36,9 +36,9 @@ _HOOK, _STORE = "the webhook is set", "messages are stored"
 
 
 class Webhook:
-    """Webhook: sets and checks it while running, and stores its updates.
+    """Webhook that is set and checked while running, and whose updates are stored.
 
-    It stays set when Kore stops: Telegram retries pending updates for a day.
+    It remains set when Kore stops: Telegram retries pending updates for a day.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Webhook:
         return DecodeContext(self._bot, self._settings.account, self._chat_settings)
 
     async def run(self, accept: Accept) -> None:
-        """Run until cancelled. Raises `ConfigError` when Telegram refuses the address."""
+        """Run until cancelled. Raises `ConfigError` if Telegram rejects the address."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._accept, self._group = accept, group
@@ -153,7 +153,7 @@ class Webhook:
             await asyncio.sleep(wait_s)
 
     async def _is_ours(self) -> bool:
-        """Check Telegram's state of the webhook; False when another address is set."""
+        """Check Telegram's state of the webhook; return False if another address is set."""
         info = await self._client.webhook_info()
         if info.url != self._settings.hook_url:
             reason = "another program set or removed this bot's webhook; it is set again"
@@ -182,7 +182,7 @@ class Webhook:
         return min(jitter * delay_s, self._settings.backoff_limit_s)
 
     def _note_refused(self, refusal: Refusal) -> None:
-        """Record a refused token; it is retried slowly."""
+        """Record a rejected token, which is retried slowly."""
         sentence, hint = self._settings.token_refused(refusal.description)
         if self.status.state != "refused":
             name = self._settings.account
@@ -191,7 +191,7 @@ class Webhook:
         self.status = replace(self.status, state="refused", last_error=f"{sentence}. {hint}")
 
     def _raise_refused(self, refusal: Refusal) -> None:
-        """Raise `ConfigError` for a refused address, which needs the owner."""
+        """Raise `ConfigError` for a rejected address, which the owner must fix."""
         if refusal.code != 400:
             return
         sentence = f"telegram.webhook_url: {self._settings.host} refused it"

@@ -13,7 +13,8 @@ from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 from gateway.core.question_view import approval_event, buttons_of
 
-# The remaining space is for the head, the reason, the answers or the decision, and a retry's note.
+# The remaining space is for the heading, the reason, the answers or the decision, and a note about
+# retries.
 _CODE_UNITS = MAX_UNITS - 2350 - units(REPEAT_NOTE)
 _MAX_LINE_CHARS = 400
 _HEAD_UNITS, _NOTES_UNITS, _LABELS_UNITS = 300, 1000, 600
@@ -32,8 +33,8 @@ class _Piece:
 def render_approval(question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
     """Render the question with its buttons; `decided` is the decision and replaces them.
 
-    Long text is cut in the middle, with a note. Then `render_details` has the full text, and only
-    "once" can be allowed.
+    Long text is cut in the middle, with a note. In this case, `render_details` returns the full
+    text, and the call can be allowed only once.
     """
     view = approval_event(question).view
     if question.request.server_question is not None:

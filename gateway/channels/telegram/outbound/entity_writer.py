@@ -12,7 +12,7 @@ from gateway.core.messages import Entity
 
 # At deeper nesting, only the marks of first lines are shown.
 _DEPTH = 8
-# Deeper items have no mark of their own: the cost of a line's prefix must stay bounded.
+# Deeper items have no mark of their own, because the cost of a line's prefix must be bounded.
 _MARGINS = 64
 # Formatting that cannot contain other formatting, and is only allowed within quotations.
 _CODE = ("code", "pre")
@@ -69,7 +69,7 @@ class EntityWriter:
                 self._put(line)
 
     def code(self, text: str) -> None:
-        """Write inline code; it is plain within a link, and interrupts other formatting."""
+        """Write inline code, which is plain text within a link, and interrupts other formatting."""
         if not text.strip() or any(mark.kind in _WHOLE for mark in self._open):
             self.write(text)
             return
@@ -147,7 +147,7 @@ class EntityWriter:
         text = "".join(self._pieces)
         at = offsets(text)
         entities = []
-        # Leading blanks of a code block belong to it, and to the quotation around it.
+        # Leading whitespace of a code block belongs to it and to the surrounding quotation.
         blocks = {start for kind, start, _, _ in self._spans if kind == "pre"}
         for kind, start, end, extra in self._spans:
             if kind not in _CODE:

@@ -60,12 +60,12 @@ textbackslash \ textasciitilde ~ textasciicircum ^ textunderscore _ textendash �
 textminus − texttrademark ™ textregistered ® lgroup ( rgroup ) hslash ℏ copyright © pounds £
 euro € AA Å aa å AE Æ ae æ OE Œ oe œ O Ø o ø ss ß L Ł l ł i ı % % $ $ & & # # _ _
 """
-# Commands that are their own names in upright letters.
+# Commands rendered as their own names in upright letters.
 _WORDS = (
     "arccos arcsin arctan arg cos cosh cot coth csc deg det dim exp gcd hom inf ker lg lim ln log "
     "max min Pr sec sin sinh sup tan tanh"
 )
-# Commands that only arrange what follows, and blanks.
+# Commands for layout and spacing.
 _SILENT = (
     "limits nolimits displaystyle textstyle scriptstyle scriptscriptstyle big Big bigg Bigg bigl "
     "bigr Bigl Bigr biggl biggr Biggl Biggr middle nonumber notag ! / -"
@@ -91,7 +91,7 @@ _STYLES = {
     **{"mathtt": "MONOSPACE", "texttt": "MONOSPACE"},
 }
 _FRACTIONS = ("frac", "dfrac", "tfrac", "cfrac")
-# Number of arguments, and what they become.
+# Number of arguments, and their replacement.
 _TEMPLATES = {
     **dict.fromkeys(("text", "mathrm", "operatorname", "mbox", "textrm", "textup"), (1, "{}")),
     **dict.fromkeys(("mathop", "mathnormal"), (1, "{}")),
@@ -110,7 +110,7 @@ _BRACKETS = {
 
 
 def readable(latex: str) -> str | None:
-    """Return the formula in plain characters, or None when only its source can be shown."""
+    """Return the formula in plain characters, or None if only its source can be shown."""
     text = latex.strip()
     if len(text) > _MAX_CHARS:
         return None
@@ -124,21 +124,21 @@ def readable(latex: str) -> str | None:
 
 
 class _Formula:
-    """Reader of the signs of a formula; unknown commands stay as they are."""
+    """Reader of the tokens of a formula; unknown commands are unchanged."""
 
     def __init__(self, latex: str) -> None:
         self._signs = _SIGN.findall(latex)
         self._at = 0
 
     def read(self, end: str | None = None) -> str:
-        """Convert the signs before `end`, or all of them."""
+        """Convert the tokens before `end`, or all of them."""
         text = ""
         while (sign := self._next()) not in ("", end):
             text += self._piece(sign, text)
         return text
 
     def _next(self) -> str:
-        """Return the next sign; empty at the end."""
+        """Return the next token; empty at the end."""
         self._at += 1
         return self._signs[self._at - 1] if self._at <= len(self._signs) else ""
 
@@ -146,7 +146,7 @@ class _Formula:
         return self._signs[self._at] if self._at < len(self._signs) else ""
 
     def _argument(self) -> str:
-        """Convert a group, or the single sign that stands for one."""
+        """Convert a group, or the single token in its place."""
         while self._peek().isspace():
             self._at += 1
         first = self._next()
@@ -160,7 +160,7 @@ class _Formula:
         return self.read("]").strip()
 
     def _piece(self, sign: str, before: str) -> str:
-        """Convert a sign with its arguments; `before` is the text in front of it."""
+        """Convert a token with its arguments; `before` is the text in front of it."""
         if sign == "{":
             return self.read("}")
         if sign in "^_":
@@ -174,7 +174,7 @@ class _Formula:
         return self._command(sign, command, before) if symbol is None else symbol
 
     def _command(self, sign: str, command: str, before: str) -> str:
-        """Convert a command that is no symbol, with its arguments."""
+        """Convert a command that is not a symbol, with its arguments."""
         if command in _FRACTIONS:
             gap = " " if before[-1:].isdigit() else ""
             return gap + _fraction(self._argument().strip(), self._argument().strip())
@@ -191,7 +191,7 @@ class _Formula:
         return self._special(command) or ("" if command in _BRACKET_SIZES else sign)
 
     def _special(self, command: str) -> str:
-        """Convert a command with a syntax of its own; empty for other commands."""
+        """Convert a command with special syntax; empty for other commands."""
         match command:
             case "sqrt":
                 return _root(self._option(), self._argument().strip())
@@ -300,13 +300,13 @@ def _root(degree: str, radicand: str) -> str:
 def _marked(text: str, mark: str) -> str:
     """Add a combining mark to each character that does not combine itself.
 
-    Marking marks, too, would double the text with every level of nesting.
+    If marks were marked as well, the text would double with every level of nesting.
     """
     return "".join(char if combining(char) else f"{char}{mark}" for char in text)
 
 
 def _styled(char: str, style: str) -> str:
-    """Return the character in a mathematical alphabet; itself where there is none."""
+    """Return the character in a mathematical alphabet, or the character itself if there is none."""
     if not char.isascii() or not char.isalnum():
         return char
     size, letter = ("CAPITAL" if char.isupper() else "SMALL"), char.upper()

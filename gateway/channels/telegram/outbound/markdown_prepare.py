@@ -1,4 +1,4 @@
-"""Preparation of markdown for the parser: marks or escapes text that it would misread."""
+"""Preparation of markdown for the parser: text that it would misread is marked or escaped."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -128,7 +128,7 @@ def _dollars(match: re.Match[str]) -> str:
 
 
 def _literal(source: bytes, events: Events) -> Iterator[int]:
-    """Yield positions of literal signs that the parser took for marks.
+    """Yield positions of literal characters that the parser mistook for markup.
 
     Examples: two prices, two variables of a shell, "about", a product, `__init__`.
     """

@@ -15,7 +15,7 @@ from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.ids import telegram_chat_id, telegram_message_id
 from gateway.core.messages import OutboundMessage, Route
 
-# Limit per chat; reactions on further unanswered messages stay.
+# Limit per chat; reactions on further unanswered messages are not removed.
 _MOST_PER_LANE = 20
 _MAX_LANES = 1_000
 
@@ -23,8 +23,8 @@ _MAX_LANES = 1_000
 class Reactions:
     """Reactions of one bot.
 
-    Cosmetic: skipped while the rate limit is reached or the chat allows none. Without an `emoji`,
-    none are shown.
+    They are cosmetic, and skipped while the rate limit is reached or if the chat does not allow
+    them. Without an `emoji`, none are shown.
     """
 
     def __init__(

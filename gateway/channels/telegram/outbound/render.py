@@ -17,7 +17,7 @@ from gateway.channels.telegram.outbound.split import MAX_ENTITIES, MAX_UNITS, fi
 from gateway.channels.telegram.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
 
-# The longest note, in all languages.
+# Length of the longest note, in all languages.
 REPEAT_NOTE = mark_for_translation("↻ Possible duplicate: the connection was lost while sending.\n")
 PREVIEW_NOTE = mark_for_translation("↻ Full answer; an incomplete version may be above.\n")
 PAGE_NOTE = mark_for_translation("↻ An incomplete version of this part may be above.\n")
@@ -59,7 +59,7 @@ def as_file_if_long(
 ) -> tuple[OutboundPart, ...]:
     """Return an answer of more than `most` messages as its beginning and a file.
 
-    With `most` 0, any number of messages is allowed.
+    If `most` is 0, any number of messages is allowed.
     """
     if not 0 < most < len(parts):
         return parts
@@ -77,7 +77,7 @@ def as_file_if_long(
 def text_messages(most: int) -> int:
     """Return the number of text messages of an answer that becomes a file.
 
-    The file is the last of `most`, and text precedes it. 0 if no answer becomes a file.
+    The file is the last of `most` messages, after the text. Returns 0 if no answer becomes a file.
     """
     return max(1, most - 1) if most else 0
 
@@ -150,7 +150,7 @@ def _close_marks(markdown: str) -> str:
 
 
 def mark_repeat(part: OutboundPart, *, preview: bool = False, number: int = 0) -> OutboundPart:
-    """Return the part with a first line that says that it may be a duplicate.
+    """Return the part with a first line that warns of a possible duplicate.
 
     With `preview`, an unfinished version may have arrived; `number` is the number of earlier parts.
     """
@@ -160,7 +160,7 @@ def mark_repeat(part: OutboundPart, *, preview: bool = False, number: int = 0) -
 
 
 def mark_topic_lost(part: OutboundPart) -> OutboundPart:
-    """Return the part with a first line that says that it answers messages in a topic."""
+    """Return the part with a first line that names the topic it belongs to."""
     return _with_note(part, t(STRAYED_NOTE))
 
 

@@ -143,7 +143,7 @@ class TelegramSender:
     ) -> str:
         """Show a page of a growing answer.
 
-        Raises `ChannelRateLimited` when the rate limit is reached.
+        Raises `ChannelRateLimited` if the rate limit is reached.
         """
         group = _is_group(route)
         if provider_message_id and self._is_shown(route, page, provider_message_id):
@@ -162,7 +162,7 @@ class TelegramSender:
     def _is_shown(self, route: Route, part: OutboundPart, provider_message_id: str) -> bool:
         """Return whether a preview already shows this content.
 
-        Telegram refuses an edit that changes nothing, and counts it.
+        Telegram rejects an edit that changes nothing, but counts it.
         """
         return self._preview_pages.get((route, provider_message_id)) == part
 
@@ -321,7 +321,7 @@ def send_error(exc: TelegramError) -> SendError:
     if exc.code == 403 or re.search(_UNREACHABLE, reason):
         return ChatUnreachable(reason)
     if exc.code in (401, 404, 409):
-        # The token or the server is wrong, not the message; it is sent once that is corrected.
+        # The token or the server is wrong, not the message, which is sent once that is corrected.
         return NotSent(str(exc))
     for pattern, error in (
         (_UNCHANGED, _Unchanged),
@@ -341,7 +341,9 @@ def _entities(part: OutboundPart) -> list[MessageEntity] | None:
 
 
 def _keyboard(part: OutboundPart) -> InlineKeyboardMarkup | None:
-    """Return a keyboard with two buttons a row; an edit without buttons removes those shown."""
+    """Return a keyboard with two buttons per row; an edit without buttons removes the existing
+    ones.
+    """
     buttons = [InlineKeyboardButton(b.label, callback_data=b.data) for b in part.buttons]
     rows = [buttons[i : i + 2] for i in range(0, len(buttons), 2)]
     return InlineKeyboardMarkup(rows) if rows else None

@@ -12,7 +12,7 @@ MAX_UNITS = 4096
 # Telegram drops further entities, and with them a part of the formatting.
 MAX_ENTITIES = 100
 _BLOCK = "pre"
-# A cut at a paragraph is worth a half-empty message; a cut at a word only a small gap.
+# A message may be half empty to end at a paragraph, but only slightly shorter to end at a word.
 _SEAMS = (
     (re.compile(r"\n[^\S\n]*\n\s*"), 0.5),
     (re.compile(r"\n"), 0.4),
@@ -26,9 +26,9 @@ def split(
 ) -> tuple[OutboundPart, ...]:
     """Split text into consecutive parts; return none for a blank text.
 
-    Parts have at most `limit_units` and `MAX_ENTITIES`. Only blank characters at the seams are
-    dropped. A code block that fits in one part stays whole; a longer one is cut between lines and
-    is a block, with its language, in every part.
+    Parts have at most `limit_units` and `MAX_ENTITIES`. Only whitespace at the cuts is dropped. A
+    code block that fits in one part is not split; a longer block is cut between lines, and every
+    part of it is a block with its language.
     """
     return tuple(_Cutter(text, entities, limit_units).parts())
 
@@ -74,7 +74,7 @@ class _Cutter:
         return OutboundPart(self._text[start:stop], tuple(clipped))
 
     def _trim(self, begin: int, end: int) -> tuple[int, int]:
-        """Trim blanks at the ends of formatting that was cut, as Telegram requires."""
+        """Trim whitespace at the ends of formatting that was cut, as Telegram requires."""
         start, stop = self._index(begin), self._index(end)
         while start < stop and self._text[start].isspace() and not self._is_code(start):
             start += 1

@@ -21,7 +21,7 @@ class Table:
     has_links: bool = False
 
     def add(self, event: Any, span: dict[str, int], source: bytes) -> bool:
-        """Add an event; False at the end of the table."""
+        """Add an event; return False at the end of the table."""
         match event:
             case {"Start": "TableHead" | "TableRow"}:
                 self.rows.append([])
@@ -62,7 +62,7 @@ def cells_of(text: str) -> int:
     before = ""
     for char in text:
         if before == _ZWJ or char in (_ZWJ, _EMOJI) or _is_tone(char):
-            # Joined to the previous character; a sign shown as an emoji is wide.
+            # Joined to the previous character; a character shown as an emoji is wide.
             cells += char == _EMOJI and unicodedata.east_asian_width(before) not in "WF"
         elif unicodedata.category(char) not in ("Mn", "Me", "Cf"):
             cells += 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -71,7 +71,7 @@ def cells_of(text: str) -> int:
 
 
 def columns(rows: Sequence[Sequence[str]], alignments: Sequence[str]) -> str | None:
-    """Return the rows in columns, the first row as head; None when they are too wide."""
+    """Return the rows in columns, with the first row as header; None if they are too wide."""
     count = max(map(len, rows), default=0)
     full = [[*row, *[""] * (count - len(row))] for row in rows]
     widths = [max(cells_of(row[n]) for row in full) for n in range(count)]

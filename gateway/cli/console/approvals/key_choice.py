@@ -15,11 +15,11 @@ _REFUSAL = QuestionOption("n", "", "deny")
 
 
 class KeyChoice:
-    """Maps keys (`press`) to a choice and calls `decide` once for each `arm`.
+    """Mapping of keys (`press`) to a choice; calls `decide` once for each `arm`.
 
-    A refusal counts immediately; Escape, Ctrl-C and Enter refuse too. Any other choice counts when
-    no other key follows within `KEY_INTERVAL_S`, or when Enter follows. `choices` belong to the
-    open question. A screen that queues keys passes `after_keys`, which runs a call after the keys
+    A refusal counts immediately; Escape, Ctrl-C and Enter refuse too. Any other choice counts if no
+    other key follows within `KEY_INTERVAL_S`, or if Enter follows. `choices` belong to the open
+    question. A screen that queues keys passes `after_keys`, which runs a call after the keys
     already read.
     """
 
@@ -42,7 +42,7 @@ class KeyChoice:
         self._armed_at = time.monotonic() + QUIET_INTERVAL_S
 
     def hold(self) -> None:
-        """Ignore keys until `arm` and its pause: the question is not on the screen yet."""
+        """Ignore keys until `arm` and its pause, because the question is not on the screen yet."""
         self.take_back()
         self._armed_at = math.inf
 

@@ -1,4 +1,4 @@
-"""Buffers events while the person types or chooses and the screen is in use."""
+"""Buffer for events while the person types or chooses and the screen is in use."""
 
 import asyncio
 from collections import deque
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gateway.core.records import WatchEvent
 
-# Number of buffered events from which on producers have to wait.
+# Number of buffered events at which producers have to wait.
 MAX_EVENTS = 1024
 
 
@@ -21,7 +21,7 @@ class EventBuffer:
         return bool(self._events)
 
     async def keep(self, event: WatchEvent) -> None:
-        """Add an event; return when there is room for another."""
+        """Add an event; return once there is room for another."""
         self._events.append(event)
         if len(self._events) >= MAX_EVENTS:
             self._room.clear()

@@ -1,4 +1,4 @@
-"""Commands that only the terminal has; all others are sent as messages."""
+"""Commands that exist only in the terminal; all others are sent as messages."""
 
 import asyncio
 import os
@@ -271,8 +271,8 @@ class SessionCommands:
     async def recall(self, session: str, *, answer_follows: bool = False) -> None:
         """Show the last messages of a session.
 
-        With `answer_follows`, the last answer is omitted: it is still to be delivered and would be
-        shown twice.
+        With `answer_follows`, the last answer is omitted, because it will still be delivered and
+        would be shown twice.
         """
         preview = await self._service.preview_session(session, 0, _SHOWN_MESSAGES)
         self._screen.print(
@@ -302,7 +302,7 @@ class SessionCommands:
 async def sessions_here_first(
     service: Service, workspace: str | None, limit: int
 ) -> Sequence[SessionInfo]:
-    """Return the most recent sessions, those of this workspace first."""
+    """Return the most recent sessions, starting with sessions of this workspace."""
     recent = await service.list_sessions(limit)
     if workspace is None:
         return recent

@@ -64,7 +64,7 @@ class MessageBuilder:
         *,
         queue: QueueMode | None = None,
     ) -> InboundMessage:
-        """Return the message to send; `queue` says how it is handled during a turn."""
+        """Return the message to send; `queue` selects its handling during a turn."""
         return InboundMessage(
             channel=CHANNEL,
             account=ACCOUNT,
@@ -95,7 +95,7 @@ class MessageBuilder:
         return replace(self, options=replace(self.options, **values))
 
     def forget(self) -> None:
-        """Send the project context again, because it may have left the context window."""
+        """Send the project context again, because it may no longer be in the context window."""
         if self.project is not None:
             self.project.forget()
         if self.workdir is not None:

@@ -14,7 +14,7 @@ _WORK = (
 
 
 class PendingAnswers:
-    """Tracks unanswered messages: true until every answer has been delivered.
+    """Tracker of unanswered messages; true until every answer has been delivered.
 
     Call `add` for a sent message, `notice` for each event and `settle` for each delivery.
     `has_foreign_turn`: a turn of another client, or an earlier turn, is running. `has_goal`: turns
@@ -25,7 +25,7 @@ class PendingAnswers:
         self.has_foreign_turn = False
         self.has_goal = False
         self._texts: dict[str, str] = {}
-        # Input typed during another turn, which is now far above its answer on the screen.
+        # Input that was typed during another turn and is now far above its answer on the screen.
         self._lines: dict[str, str] = {}
         self._has_ended = True
 
@@ -45,7 +45,7 @@ class PendingAnswers:
     def add(self, message: InboundMessage, text: str, line: str = "") -> None:
         """Add a sent message; `line` is the input if it was typed during another turn.
 
-        Commands get their answer without a turn.
+        Commands are answered without a turn.
         """
         self._texts[message.event_id] = text
         if line and not text.startswith("/"):
@@ -61,13 +61,15 @@ class PendingAnswers:
         self.has_foreign_turn = self.has_goal = False
 
     def notice(self, event: WatchEvent) -> None:
-        """Record work that runs while none of our answers is pending: another screen started it."""
+        """Record work of another screen, that is, work that runs while none of our answers is
+        pending.
+        """
         if isinstance(event, events.GoalChanged):
             self.has_goal = event.state == "active"
         self.has_foreign_turn |= isinstance(event, _WORK) and not self._texts
 
     def follow(self, event: WatchEvent) -> str:
-        """Return the input line to show again if its turn begins with this event; else empty."""
+        """Return the input line to show again if its turn begins with this event, else ''."""
         if isinstance(event, events.Done):
             self._has_ended = True
         # A turn that waited for an answer sends a second start event.

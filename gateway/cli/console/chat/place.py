@@ -1,4 +1,4 @@
-"""Folder of a terminal conversation, and the question where a session continues."""
+"""Folder of a terminal conversation, and the question about where a session continues."""
 
 import asyncio
 import os
@@ -46,7 +46,7 @@ OpenWorktree = Callable[[str, SessionFolder | None], ConsolePlace]
 
 
 def named_worktree(text: str) -> str | None:
-    """Return the worktree that a line asks to work in; None for any other line."""
+    """Return the worktree that a line requests; None for any other line."""
     word, _, rest = text.strip().partition(" ")
     name = rest.strip()
     is_name = name and name.split()[0] not in ACTIONS
@@ -55,9 +55,9 @@ def named_worktree(text: str) -> str | None:
 
 @frozen
 class FolderQuestion:
-    """Folders in which a session can continue: its `own` one, or the person's, `here`.
+    """Folders in which a session can continue: its `own` folder, or the person's (`here`).
 
-    `is_gone` says that its own folder no longer exists.
+    `is_gone` means that its own folder no longer exists.
     """
 
     own: SessionFolder

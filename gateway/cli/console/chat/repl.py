@@ -44,7 +44,7 @@ class ReplOptions:
 
     The first session is `session`, a new one (`is_new`), or else the last; `choose` lets the person
     select. `open_place` opens the folder of a session; without it, every session continues in
-    `place`. `open_worktree` opens a worktree. `lines` were typed before and are still to be run.
+    `place`. `open_worktree` opens a worktree. `lines` were typed before and still have to be run.
     """
 
     session: str | None = None
@@ -106,7 +106,7 @@ class Repl:
             prompt.completions.service = service
         pick = prompt.pick if isinstance(prompt, Prompt) else None
         self._sessions = SessionCommands(service, screen, prompt.read, pick, start.options.cwd)
-        # Start of the conversation that follows this one, in another folder.
+        # Options for the next conversation, in another folder.
         self.successor: ReplOptions | None = None
 
     @property
@@ -372,9 +372,9 @@ async def continued_place(
     screen: Screen,
     prompt: Prompt | PlainPrompt,
 ) -> ConsolePlace:
-    """Return the place where a session continues: the one of `start`, or another folder.
+    """Return the place where a session continues: that of `start`, or another folder.
 
-    Raises `EOFError` and `KeyboardInterrupt` of a person who does not answer.
+    Raises `EOFError` or `KeyboardInterrupt` if the person does not answer.
     """
     if start.open_place is None:
         return start.place

@@ -48,7 +48,7 @@ def signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
     loop.add_signal_handler(signal.SIGINT, on_interrupt)
     if main is not None:
-        # Exit in order, because a terminal without echo is hard to repair.
+        # Exit cleanly, because a terminal without echo is hard to repair.
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, main.cancel)
     try:
@@ -63,7 +63,7 @@ _CHECK_INTERVAL_S = 0.1
 
 @frozen
 class UnsentInput:
-    """Message without confirmation from its service.
+    """Message that its service has not confirmed.
 
     `text` and `line` are as for `TurnScreen.submit`.
     """
@@ -129,10 +129,10 @@ class TurnScreen:
     async def open(
         self, unfinished: bool, delivered: int | None = None, *, again: bool = False
     ) -> AsyncIterator[None]:
-        """Watch the lane until the block ends.
+        """Watch the lane while the context is open.
 
-        `unfinished`: an earlier turn is still to be shown. `delivered`: number of the last delivery
-        that need not be shown. `again`: the connection was lost before.
+        `unfinished`: an earlier turn still has to be shown. `delivered`: number of the last
+        delivery that need not be shown. `again`: the connection was lost before.
         """
         self._pending.has_foreign_turn = unfinished
         self.delivered, self._is_again = delivered or 0, again
@@ -223,7 +223,7 @@ class TurnScreen:
 
     @contextmanager
     def _live(self) -> Iterator[None]:
-        """Give screen and keys to the running work; typed text returns to the prompt afterwards."""
+        """Pass screen and keys to the running work; move typed text to the prompt afterwards."""
         self._is_live = True
         self._view.begin()
         self._typeahead.text, self._prompt.draft = self._prompt.draft, ""
@@ -295,7 +295,7 @@ class TurnScreen:
                 if self._command or by_hand(text) or is_own or named_worktree(text):
                     self.queued_commands.append(text)
                     if not self._is_live:
-                        # The turn has ended in the meantime, so that the prompt is active and would
+                        # The turn has ended in the meantime, so the prompt is active and would
                         # wait.
                         self._prompt.leave()
                     return
@@ -401,8 +401,8 @@ class TurnScreen:
     def _deliver(self, event: Delivered) -> None:
         """Show a delivery unless it is a repeat.
 
-        This console knows which deliveries are repeats, except if an earlier program used this
-        lane: an owner that was killed sends again all deliveries that it had not marked as sent.
+        This console recognizes repeats, unless an earlier program used this lane: after the owner
+        was killed, all deliveries not yet marked as sent are sent again.
         """
         is_repeat = event.maybe_duplicate and event.seq <= self.delivered
         if not (self._is_again and is_repeat):
@@ -414,7 +414,7 @@ class TurnScreen:
 
     @property
     def busy(self) -> bool:
-        """True while work is still to be shown or a question has to be answered.
+        """True while work still has to be shown or a question has to be answered.
 
         A background sub-agent may ask while no turn runs.
         """

@@ -61,7 +61,7 @@ class ConsoleWorkdir:
             self._project.forget()
 
     def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
-        """Return the files behind each `@path` of a line, or None without any."""
+        """Return the files that each `@path` of a line refers to, or None without any."""
         if "@" not in text or text.startswith("/"):
             return None
         from gateway.cli.console.input.file_mentions import find_mentions

@@ -62,7 +62,7 @@ class Completions(Completer):
         self._models: Sequence[str] | None = None
 
     def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
-        """Return nothing, because all completions may have to wait for I/O."""
+        """Return no completions, because all of them may have to wait for I/O."""
         return ()
 
     def may_follow(self, document: Document) -> bool:

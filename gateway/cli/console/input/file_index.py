@@ -19,7 +19,7 @@ _MAX_FILES = 2_000
 class FileIndex:
     """Index of a folder's files for fuzzy search (`find`).
 
-    The folder is read in the background, and again when the list is too old. Files that git ignores
+    The folder is read in the background, and again once the list is too old. Files that git ignores
     and `blocked` paths are omitted.
     """
 

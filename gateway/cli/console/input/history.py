@@ -30,7 +30,7 @@ class ConsoleHistory(History):
         self._whole = whole
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return each line once, newest first: lines of this folder, then of all others."""
+        """Return distinct lines, newest first: lines of this folder, then of all others."""
         entries = list(self._entries())[-_MAX_LINES:]
         own = [text for folder, text in reversed(entries) if folder == self.folder]
         others = [text for folder, text in reversed(entries) if folder != self.folder]

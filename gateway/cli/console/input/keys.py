@@ -44,8 +44,8 @@ class KeyHandler(Protocol):
 class TypeAhead:
     """Input line that is typed while other work fills the screen.
 
-    Enter sends it, Tab sends it for the time after the running turn. Text that is not sent when the
-    turn ends is in `text` and becomes the beginning of the next prompt.
+    Enter sends it immediately, Tab after the running turn. Text that is not sent when the turn ends
+    is in `text` and becomes the beginning of the next prompt.
     """
 
     def __init__(self, taker: KeyHandler) -> None:

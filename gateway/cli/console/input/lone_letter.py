@@ -11,10 +11,10 @@ KEY_INTERVAL_S = 0.3
 
 
 class LoneLetter:
-    """Recognizes a letter that is typed alone into an empty input line.
+    """Recognizer of a single letter in an empty input line.
 
-    It counts when no other key follows within `KEY_INTERVAL_S`; then `decide` is called. Letters
-    that arrive within a pause after `offer` were meant for something else.
+    It counts if no other key follows within `KEY_INTERVAL_S`; then `decide` is called. Letters that
+    arrive within a pause after `offer` were meant for something else.
     """
 
     def __init__(self, decide: Callable[[], None]) -> None:

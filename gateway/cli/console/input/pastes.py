@@ -26,8 +26,8 @@ class Pastes:
     def fold(self, text: str) -> str:
         """Return the placeholder of a text, or the text if it is short.
 
-        The path of a picture, as a terminal pastes it for a dropped file, becomes its mention. It
-        counts as typed: the person sees it in the line.
+        If it is the path of a picture, as a terminal pastes for a dropped file, it becomes a
+        mention. This counts as typed, because the person sees it in the line.
         """
         if (mention := picture_mention(text)) is not None:
             return mention

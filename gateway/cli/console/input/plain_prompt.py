@@ -71,7 +71,7 @@ class PlainPrompt:
 
     @contextmanager
     def keys(self, on_key: "OnKey") -> Iterator[None]:
-        """Send each line to `on_key` as single keys and an Enter, until the block ends."""
+        """Send each line to `on_key` as single keys and Enter, while the context is open."""
         loop = asyncio.get_running_loop()
 
         def on_ready() -> None:
@@ -103,7 +103,7 @@ class PlainPrompt:
         if self._waiting is None or self._waiting.done():
             return
         if self._lines and _UNFOLD in self._lines[0]:
-            # Handle it like a line of its own; the next call reads the rest of the line.
+            # Handle it as a separate line; the next call reads the rest of the line.
             rest = self._lines.popleft().replace(_UNFOLD, "")
             self._lines.extendleft([rest] if rest.strip() else [])
             self._waiting.set_result("/output")

@@ -43,7 +43,8 @@ _MENU_ROWS = 8
 # Style only the text: coloured blanks would fill the line, and a full line wraps when the window
 # becomes narrower, which scrolls the content above it away.
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"})
-# XTMODKEYS: the terminal tells Shift-Enter from Enter; keys with a code of their own stay the same.
+# XTMODKEYS: the terminal distinguishes Shift-Enter from Enter; keys with their own code are
+# unchanged.
 _MODIFIED_KEYS_ON, _MODIFIED_KEYS_OFF = "\x1b[>4;1m", "\x1b[>4m"
 # Shift-Enter, as xterm and as kitty write it; prompt_toolkit reads the first as Enter.
 ANSI_SEQUENCES.update(dict.fromkeys(("\x1b[27;2;13~", "\x1b[13;2u"), Keys.ControlJ))
@@ -70,7 +71,7 @@ class _Output(Vt100_Output):
 
 
 class Prompt:
-    """Reads lines between turns and single keys during a turn.
+    """Prompt that reads lines between turns and single keys during a turn.
 
     `draft` is the beginning of the next line, `folder` the working folder of the conversation. In
     lines and drafts a placeholder may replace a paste, see `pastes`. `mark` is the prompt symbol.
@@ -197,12 +198,12 @@ class Prompt:
             self._session.app.exit(exception=KeyboardInterrupt())
 
     def _send_letter(self) -> None:
-        """Return the letter in the line from `read`; it is no part of the history."""
+        """Make `read` return the letter in the line, which is not added to the history."""
         if self._session.app.is_running and not self._session.app.is_done:
             self._session.app.exit(result=self._session.default_buffer.text)
 
     def _unfold(self) -> None:
-        """Return `/output` from `read`, as if it had been typed."""
+        """Make `read` return `/output`, as if it had been typed."""
         self.draft = self._session.default_buffer.text
         self._session.app.erase_when_done = True
         self._session.app.exit(result="/output")
@@ -247,7 +248,7 @@ class Prompt:
 
     @contextmanager
     def keys(self, on_key: OnKey) -> Iterator[None]:
-        """Send every key to `on_key` without echo, until the block ends."""
+        """Send every key to `on_key` without echo, while the context is open."""
         loop = asyncio.get_running_loop()
         flush: asyncio.TimerHandle | None = None
 
@@ -267,7 +268,7 @@ class Prompt:
             if flush is not None:
                 flush.cancel()
             press(self._input.read_keys())
-            # An Escape is a key of its own only if nothing follows it.
+            # An Escape is a separate key only if nothing follows it.
             flush = loop.call_later(_ESCAPE_S, lambda: press(self._input.flush_keys()))
 
         with self._input.raw_mode(), self._input.attach(on_ready):

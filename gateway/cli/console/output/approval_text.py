@@ -28,7 +28,7 @@ def words_hint(approval: ApprovalAsked) -> str:
 
 
 def choices_for(approval: ApprovalAsked) -> tuple[QuestionOption, ...]:
-    """Return the answers to the question, with further options where words may be written."""
+    """Return the answers to the question, with further options if words may be written."""
     query = approval.request.server_question
     is_listed = query is not None and len(query.choices) > len(_KEYS)
     choices = [each for each in approval.view.options if not (is_listed and each.words)]

@@ -32,7 +32,7 @@ class _LeftHeading(Heading):
 
 
 class _Paragraph(Paragraph):
-    """Paragraph that breaks Chinese text at the end of a line and not at the next blank."""
+    """Paragraph that breaks Chinese text at the end of a line and not at the next space."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = self.justify
@@ -40,7 +40,7 @@ class _Paragraph(Paragraph):
 
 
 class _TightCode(CodeBlock):
-    """Code block without empty lines of its own; the space between blocks is enough."""
+    """Code block without surrounding empty lines, because the space between blocks suffices."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
@@ -48,7 +48,7 @@ class _TightCode(CodeBlock):
 
 
 class _Table(TableElement):
-    """Table that omits nothing: text without blanks wraps anywhere."""
+    """Table that omits nothing: text without spaces wraps anywhere."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for renderable in super().__rich_console__(console, options):
