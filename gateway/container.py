@@ -61,10 +61,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Container:
-    """The running parts of a gateway.
+    """Running parts of a gateway.
 
-    `handover` is set where the data can be handed over, `reloader` where files of the configuration
-    are watched.
+    `handover` is set if the data can be handed over, `reloader` if configuration files are watched.
     """
 
     access: AccessControl

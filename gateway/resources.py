@@ -1,4 +1,4 @@
-"""Open resources that the parts of a Kore are built from."""
+"""Open resources from which the parts of a Kore are built."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -38,9 +38,9 @@ async def no_workers() -> None:
 class Resources:
     """Resources that are open when the parts are built; the caller closes them.
 
-    `link` is the connection to the other processes where several run the turns of one Kore.
-    `reservations` makes reservations of spending: stored ones where several processes call models.
-    `on_people_changed` is called after each commit that changes data of `PeopleDirectory`.
+    `link` is the connection to the other processes, if several run the turns of one Kore.
+    `reservations` makes reservations of spending, which are stored if several processes call
+    models. `on_people_changed` is called after each commit that changes data of `PeopleDirectory`.
     `workers` returns the status of the processes that run turns for this one, and None without any.
     """
 
@@ -59,7 +59,7 @@ class Resources:
 
 @frozen
 class Timing:
-    """Clocks and waits of the parts; tests use clocks of their own."""
+    """Clocks and waits of the parts; tests use their own clocks."""
 
     sender_clock: Callable[[], float] | None = None
     sender_wait: Wait = wait_for

@@ -15,7 +15,7 @@ def data_dir_of(args: argparse.Namespace) -> DataDir:
 
 
 def config_path(args: argparse.Namespace, home: DataDir) -> Path:
-    """Return the configuration file to write, which is the one that is read."""
+    """Return the configuration file to write, which is also the file that is read."""
     configured = args.config or os.environ.get("KORE_CONFIG")
     return Path(configured).expanduser() if configured else home.config
 

@@ -100,7 +100,7 @@ def _blocks(table: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
 def _shrink(widths: list[int], columns: int) -> bool:
     """Shrink the widest columns; return whether the table fits now.
 
-    The first column stays unchanged, because people copy from it.
+    The first column is not shrunk, because people copy from it.
     """
     while sum(widths) + len(_COLUMN_GAP) * (len(widths) - 1) > columns:
         widest = max(range(1, len(widths)), key=widths.__getitem__, default=0)

@@ -33,7 +33,7 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 _AGENT = VERBS[0]
 
-# EX_TEMPFAIL of sysexits.h: another process owns the data; the same may work later.
+# EX_TEMPFAIL of sysexits.h: another process owns the data; the same command may work later.
 IN_USE = 75
 
 # Strings of argparse itself.
@@ -174,7 +174,7 @@ def run(words: Sequence[str]) -> int:
         return complain(KoreError(t("disk full: {reason}", reason=exc)))
     except KeyboardInterrupt:
         if sys.stderr.isatty():
-            # The next line of the shell would follow the "^C".
+            # The shell's next line would follow the "^C".
             print(file=sys.stderr)
         return INTERRUPTED
     return code
@@ -188,19 +188,19 @@ def run_process(words: Sequence[str]) -> int:
 
 
 def _open_closed() -> None:
-    """Open closed standard streams on /dev/null; else the next file would take their numbers."""
+    """Open closed standard streams on /dev/null, so that no file gets their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def _drop_output() -> None:
-    """Discard buffered output; else the interpreter reports an error on exit."""
+    """Discard buffered output; otherwise, the interpreter reports an error on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def program_name() -> str:
-    """Return `kore` if PATH finds this program, else the path it was started by."""
+    """Return `kore` if PATH finds this program, else the path with which it was started."""
     started = sys.argv[0]
     if os.path.basename(started) != "kore":
         return "kore"
@@ -240,7 +240,7 @@ def _language() -> str:
 
 
 def is_for_programs(args: argparse.Namespace) -> bool:
-    """Return whether a program reads the output, which is English then."""
+    """Return whether a program reads the output, which is then in English."""
     return getattr(args, "json", False) or getattr(args, "output_format", "text") != "text"
 
 
@@ -268,7 +268,7 @@ def _dispatch(words: Sequence[str]) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Return whether a first word is a message: verbs have no blanks and are ASCII."""
+    """Return whether a first word is a message: verbs are ASCII without spaces."""
     return not word.isascii() or any(map(str.isspace, word))
 
 
@@ -440,7 +440,7 @@ def _import_all(modules: list[str]) -> None:
 
 
 def translate_argparse_error(message: str) -> str:
-    """Return the translated message of argparse; an unknown one stays unchanged."""
+    """Return the translated message of argparse; an unknown message is unchanged."""
     if of := _OF_ARGUMENT.fullmatch(message):
         return t(
             "argument {name}: {said}", name=of["name"], said=translate_argparse_error(of["said"])

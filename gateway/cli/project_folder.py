@@ -64,7 +64,7 @@ def show_configuration(folder: Path, home: Path, *, silent: bool = False) -> dic
 
     Returns the digests of all its configuration files.
     """
-    # Read them before showing them: a change made while the person reads is not trusted.
+    # Read them before showing them, so that a change made while the person reads is not trusted.
     contents = {path: content(path) for path in project_files_in(folder)}
     untrusted = [path for path in contents if not is_trusted(path, home)]
     if untrusted and not silent:
@@ -111,8 +111,8 @@ def change_folders(args: argparse.Namespace, update: Callable[[Sequence[str]], l
 
 
 def _render(path: Path, raw: bytes | None) -> str:
-    """Return the content of a file as read before, in the form of an approval question."""
-    # It loads the tools, and most runs show no files.
+    """Return the content of a file that was already read, in the form of an approval question."""
+    # Imported here, because it loads the tools, and most runs show no files.
     from gateway.core.question_view import visible_lines
 
     try:
@@ -152,7 +152,7 @@ def choose_place(
             )
         return None, settings
     if args.worktree is not None:
-        # Before the question about trust.
+        # This comes before the question about trust.
         worktrees_of(settings, home).check(place.workspace, args.worktree)
     if (main := origin_of(settings, home).adopt(place.workspace)) is not None:
         tell(t("Trusted: this is a worktree of {folder}.", folder=escape_line(str(main))))
@@ -209,7 +209,7 @@ def _with_trust_for_this_run(
 ) -> Settings:
     """Return the settings of this run with the folder trusted. Raises `ConfigError`.
 
-    Its configuration is accepted as well where it would be read. Marks of files remain.
+    Its configuration is accepted as well, where it would be read. Marks of files remain.
     """
     if home.root.resolve().is_relative_to(folder):
         raise ConfigError(

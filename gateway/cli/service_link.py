@@ -1,4 +1,4 @@
-"""Access to the data for verbs: through its owner, or as a temporary owner."""
+"""Access to the data for verbs, through its owner or as a temporary owner."""
 
 import argparse
 import asyncio
@@ -35,7 +35,7 @@ async def open_service(
     attended: Sequence[str] = (),
     full_access: str | None = None,
 ) -> AsyncIterator[Service]:
-    """Yield the service of the running Kore, else of this process, until the block ends.
+    """Yield the service of the running Kore, else of this process, while the context is open.
 
     Without `may_own`, `NotRunning` is raised instead of opening the data. `attended` are lanes of
     one-shot runs that this process waits for. `full_access` and a folder that is trusted for this
@@ -65,8 +65,8 @@ async def open_service(
 async def service_of(args: argparse.Namespace) -> AsyncIterator[Service]:
     """Open the service for a verb that needs the settings only to own the data.
 
-    A running Kore has its own settings, so that an invalid configuration is only reported on
-    stderr. Without a running Kore it raises `ConfigError`.
+    A running Kore has its own settings, so an invalid configuration is only reported on stderr.
+    Without a running Kore it raises `ConfigError`.
     """
     home = data_dir_of(args)
     client = await ControlClient.connect(home.socket)
@@ -86,8 +86,8 @@ def settings_or_last_valid(
 ) -> Settings:
     """Return `settings_of`, or the last valid settings if Kore is running.
 
-    For verbs that also show settings. In the second case the project's file and secrets.json are
-    ignored: the running Kore has its own values from them.
+    For verbs that also show settings. In the second case, the project's file and secrets.json are
+    ignored, because the running Kore already has their values.
     """
     try:
         return settings_of(args, overrides)
@@ -102,7 +102,7 @@ def settings_to_copy(args: argparse.Namespace) -> tuple[Settings, bool]:
     """Return the settings for a verb that only needs paths, and whether they are valid.
 
     If they are not, the paths come from the last valid file or from the defaults, because a gateway
-    runs with nothing else. Raises `ConfigError` without data.
+    runs with one of these. Raises `ConfigError` without data.
     """
     try:
         return settings_of(args), True
@@ -139,7 +139,7 @@ def _last_valid(
     overrides: Mapping[str, Any] | None,
     replacement: Mapping[str, Any] | None = None,
 ) -> Settings | None:
-    """Return the settings with the last valid file, or with `replacement` in its place.
+    """Return the settings with the last valid file, or with `replacement` instead.
 
     Returns None if these are invalid as well.
     """

@@ -15,7 +15,9 @@ from gateway.core.channel_table import DEFAULT_CHANNEL
 
 
 class Verb(NamedTuple):
-    """A verb; `function` is `module:name` of a function from parsed arguments to an exit code."""
+    """Verb; `function` is the `module:name` of a function that maps parsed arguments to an exit
+    code.
+    """
 
     name: str
     summary: str
@@ -24,7 +26,7 @@ class Verb(NamedTuple):
     aliases: tuple[str, ...] = ()
     # Hint for an option that the verb does not know.
     unknown: str = ""
-    # Library that the verb needs; it comes with the extra of the verb's name.
+    # Library that the verb needs, installed by the extra of the same name.
     library: str = ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -32,7 +34,7 @@ class Verb(NamedTuple):
         getattr(declarations, f"add_{self.name}_arguments")(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Import the function and call it; a subcommand may have set one of its own.
+        """Import the function and call it; a subcommand may have set a different function.
 
         Raises `ConfigError` if the verb's library is not installed.
         """

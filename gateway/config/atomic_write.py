@@ -23,7 +23,7 @@ _NOT_REPLACEABLE = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROF
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Lock a folder's files against other callers until the block ends."""
+    """Lock a folder's files against other callers while the context is open."""
     folder = path.resolve().parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replace a file atomically; its mode is preserved, and a link stays a link.
+    """Replace a file atomically; its mode is preserved, and a link remains a link.
 
     A new file is private to its owner. A file that cannot be replaced is overwritten in place.
     Raises `ConfigError`.
@@ -49,7 +49,7 @@ def write_atomic(path: Path, text: str) -> None:
     new_file = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-        # Locked until it has its name: an unlocked file belongs to a process that is gone.
+        # The file is locked until it has its name, because an unlocked file counts as abandoned.
         with os.fdopen(_new_locked_file(new_file), "wb") as file:
             file.write(text.encode())
             os.fchmod(file.fileno(), mode)
@@ -88,7 +88,7 @@ def remove_unfinished(folder: Path, name: str | None = None) -> None:
     """Remove new files that killed processes have left in a folder.
 
     Removes those for the file `name`, or for any file. Links, other users' files and files in
-    progress stay.
+    progress are not removed.
     """
     pattern = re.compile(
         rf"\.{'.+' if name is None else re.escape(name)}\.[0-9a-f]{{8}}\.new", re.DOTALL

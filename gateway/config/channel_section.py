@@ -22,7 +22,7 @@ Sender = Annotated[Word, BeforeValidator(_sender_text)]
 
 
 class ChannelAccount(Section):
-    """A further account of a channel, next to the account of the section itself."""
+    """Additional account of a channel, besides the account of the section itself."""
 
     name: Word
     allow_from: Annotated[tuple[Sender, ...], Setting(reload="at_once")] = ()

@@ -1,4 +1,4 @@
-"""The values that loaded settings declare as secrets."""
+"""Values that loaded settings declare as secrets."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,9 +14,9 @@ from gateway.config.sections import McpServer
 
 
 def declared_secrets_of(settings: Settings, environ: Mapping[str, str]) -> set[str]:
-    """Return every secret of the settings, of secrets.json and of known variables, words included.
+    """Return every secret of the settings, of secrets.json and of known variables, including words.
 
-    Of a channel's secrets also their parts.
+    For a channel's secrets, their parts are included.
     """
     variables = [name for vendor in VENDORS.values() for name in vendor.key_variables]
     if settings.store.encryption_key_env:
@@ -43,7 +43,7 @@ def _walk(value: Any) -> Iterator[str]:
             for _, inner in value:
                 yield from _walk(inner)
         case dict():
-            # Environment variables and headers are mostly not secret.
+            # Most environment variables and headers are not secret.
             texts = {k: v.get_secret_value() for k, v in value.items() if isinstance(v, SecretStr)}
             yield from secrets_in_map(texts)
             for inner in value.values():

@@ -1,4 +1,4 @@
-"""Edits of configuration files: the resulting content and its validation."""
+"""Edits of configuration files: resulting content and validation."""
 
 import json
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ EMPTY = "{}\n"
 
 @frozen
 class ConfigEdit:
-    """The new content of a file; `secrets` are written to secrets.json.
+    """New content of a file; `secrets` are written to secrets.json.
 
-    `earlier_complaints` were there before the edit.
+    `earlier_complaints` existed before the edit.
     """
 
     file: Path
@@ -69,7 +69,7 @@ class ConfigEdit:
 def path_of(key: str, content: Any, *, ours: bool) -> Path_:
     """Parse `model_list.local.api_base` into keys and numbers; list entries may be named.
 
-    In a file of ours, the section and the key must exist. Raises `ConfigError`.
+    In Kore's own files, the section and the key must exist. Raises `ConfigError`.
     """
     path = tuple(key.split("."))
     if ours:
@@ -135,7 +135,7 @@ def parse_argument(path: Path_, text: str) -> Any:
 
 
 def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit:
-    """Return the edit that sets a value, with its secrets set apart. Raises `ConfigError`."""
+    """Return the edit that sets a value, with its secrets separated. Raises `ConfigError`."""
     text = text_of(file)
     content = content_of(file, text)
     entry_name = _entry_name(content, path)
@@ -148,7 +148,7 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
         and stored == f"${{{name_of(path, entry_name)}}}"
         and has_reference(reference)
     ):
-        # A stored secret stays under its name.
+        # A stored secret keeps its name.
         name = reference.removeprefix("${").removesuffix("}")
         if name in secrets:
             stored, apart = reference, {name: next(iter(apart.values()))}
@@ -159,7 +159,7 @@ def setting(sources: Sources, file: Path, path: Path_, value: Any) -> ConfigEdit
 
 
 def unsetting(sources: Sources, file: Path, path: Path_) -> ConfigEdit:
-    """Return the edit that removes a path from a file of ours. Raises `ConfigError`."""
+    """Return the edit that removes a path from one of Kore's own files. Raises `ConfigError`."""
     return validate(sources, ConfigEdit(file, without(file, path)))
 
 
@@ -167,7 +167,7 @@ def drop_orphans(sources: Sources, file: Path, before: str) -> list[str]:
     """Remove the secrets of a removed key and return their names.
 
     `before` is the earlier text of the file. Secrets that any possible configuration file refers to
-    stay.
+    are not removed.
     """
     files = {file, draft_path(file), sources.home / "config.json", *sources.watched_files}
     files.discard(sources.secrets_file)
@@ -197,7 +197,7 @@ def without(file: Path, path: Path_) -> str:
 
 
 def rewriting(sources: Sources, file: Path, text: str) -> ConfigEdit:
-    """Return the edit that replaces the text of a file of ours. Raises `ConfigError`."""
+    """Return the edit that replaces the text of one of Kore's own files. Raises `ConfigError`."""
     return validate(sources, ConfigEdit(file, text), strict=True)
 
 
@@ -258,7 +258,7 @@ def _entry_name(content: Any, path: Path_) -> str:
 
 
 def inside(content: Any, path: Path_) -> Any:
-    """Return the value at a path; None if there is none."""
+    """Return the value at a path, or None."""
     for part in path:
         content = _inside(content, part)
     return content

@@ -10,7 +10,7 @@ from agent.security.taint.worktree_record import WorktreeRecord
 from gateway.config.atomic_write import write_atomic
 from gateway.config.json_files.document import SIZE_LIMIT_BYTES, read_object
 
-# Files that a folder may bring along for Kore, the highest priority first.
+# Files that a folder may contain for Kore, highest priority first.
 PROJECT = (
     *(".kore/config.json", ".kode.json", ".kodax/config.local.json", ".mcprc", ".mcp.json"),
     *(".kore/hooks.json", ".claude/settings.json", ".claude/settings.local.json"),
@@ -53,7 +53,7 @@ def digest_of(data: bytes) -> str:
 def read_trusted(path: Path, home: Path) -> bytes | None:
     """Return the file's content if it is unchanged since it was trusted.
 
-    In a recorded worktree, the content that was trusted in the main checkout counts, too. Raises
+    In a recorded worktree, content that was trusted in the main checkout counts as well. Raises
     `ConfigError`. Callers use these bytes and do not open the file again, because it may have
     changed since.
     """
@@ -75,7 +75,7 @@ def is_trusted(path: Path, home: Path) -> bool:
 
 
 def trust(paths: Iterable[Path], home: Path) -> None:
-    """Trust these files with their present content. Raises `ConfigError`."""
+    """Trust these files with their current content. Raises `ConfigError`."""
     remember({path: digest(path) for path in paths}, home)
 
 

@@ -1,4 +1,4 @@
-"""List of installed plugins and their enabled parts: one file, because every start reads it."""
+"""List of installed plugins and their enabled parts, in a single file for a fast start."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ _SHELLS = frozenset(
 
 @frozen
 class InstalledPlugin:
-    """A plugin as it was approved.
+    """Plugin as approved.
 
     `folder` is its copy, relative to Kore's `plugins` folder, named by `digest`, a hash of its
     whole content; `source` is its origin, `market` the market that listed it. `skills`, `commands`
@@ -74,7 +74,7 @@ class InstalledPlugins:
 
     @contextmanager
     def edited(self) -> Iterator[dict[str, InstalledPlugin]]:
-        """Provide the list for changes and save it when the block ends.
+        """Yield the list for changes and save it when the context ends.
 
         Other writers wait until then. Raises `ConfigError`.
         """
@@ -154,7 +154,7 @@ class InstalledPlugins:
                 f"${{user_config.{key}}}": _text(value) for key, value in answers.items()
             }
             for name, server in plugin.servers.items():
-                # Answers never become a part of shell code.
+                # Answers must never become part of shell code.
                 values = roots if _is_shell(server) else {**roots, **placeholders}
                 definition = _filled(server, values)
                 if answers and "command" in server:

@@ -1,4 +1,4 @@
-"""The keys of config.json: their types, defaults and annotations, read from the schema."""
+"""Keys of config.json: their types, defaults and annotations, read from the schema."""
 
 import types
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _UNANNOTATED = Setting()
 
 @cache
 def catalogue() -> dict[str, tuple[str, ...]]:
-    """Return section -> its keys, for sections with keys of their own."""
+    """Map each section that has keys to its keys."""
     return {
         name: tuple(info.annotation.model_fields)
         for name, info in Settings.model_fields.items()
@@ -30,13 +30,13 @@ def catalogue() -> dict[str, tuple[str, ...]]:
 
 @cache
 def whole_sections() -> tuple[str, ...]:
-    """Return the sections that are one value: a list, or a map with names that users choose."""
+    """Return the sections that are a single value: a list, or a map with names chosen by users."""
     return tuple(name for name in Settings.model_fields if name not in catalogue())
 
 
 @cache
 def all_keys() -> tuple[Key, ...]:
-    """Return every key: first keys in sections, then the sections that are one value."""
+    """Return every key: first keys in sections, then the sections that are a single value."""
     keys = [(section, name) for section, names in catalogue().items() for name in names]
     return (*keys, *((name,) for name in whole_sections()))
 
@@ -130,12 +130,12 @@ def section_in(annotation: Any) -> type[Section] | None:
 
 
 def own_setting(info: FieldInfo) -> Setting:
-    """Return the annotation of a field itself, without what it inherits."""
+    """Return the annotation of a field itself, without inherited parts."""
     return next((item for item in info.metadata if isinstance(item, Setting)), _UNANNOTATED)
 
 
 def _steps(path: Sequence[str]) -> Iterator[tuple[Setting, Any]]:
-    """Yield annotation and type of each part of a path, as far as the schema knows it."""
+    """Yield annotation and type of each part of a path that the schema defines."""
     annotation: Any = Settings
     for n, part in enumerate(path):
         info = annotation.model_fields.get(part) if _has_fields(annotation) else None
@@ -173,7 +173,7 @@ def leaf_types(key: Key) -> frozenset[type]:
 
 
 def choices(key: Key) -> tuple[str, ...]:
-    """Return the words that a key accepts; empty where others are possible."""
+    """Return the words that a key accepts; empty if other values are possible."""
     if bool in leaf_types(key):
         return ("true", "false")
     return tuple(_literals(_annotation(key)))
@@ -208,7 +208,7 @@ def environment_names() -> tuple[str, ...]:
 
 
 def guess_section(name: str, sections: tuple[str, ...]) -> str:
-    """Return `guess`, or the full key where only its section was left out."""
+    """Return `guess`, or the full key if only its section was left out."""
     owners = [owner for owner, keys in catalogue().items() if name in keys]
     owners = ["agent"] if "agent" in owners else owners
     if len(owners) == 1:
@@ -217,7 +217,7 @@ def guess_section(name: str, sections: tuple[str, ...]) -> str:
 
 
 def guess(name: str, names: tuple[str, ...]) -> str:
-    """Return the end of a complaint about an unknown name: a suggestion, or all valid names."""
+    """Return a hint for an unknown name: a suggestion, or all valid names."""
     close = similar_names(printable(name).lower(), names)
     if close:
         return t('; did you mean "{close}"?', close=close[0])

@@ -28,7 +28,8 @@ from gateway.config.origin import Key, Value, ValueOrigin, dotted
 from gateway.config.references import References, has_reference
 from gateway.config.schema import Settings
 
-# Not settings: the folder, the file, and the name of the store's key in docs/secrets.md.
+# Variables that are not settings: the folder, the file, and the name of the store's key in
+# docs/secrets.md.
 RESERVED = ("HOME", "CONFIG", "STORE_KEY")
 _SERVERS = ("mcp_servers",)
 _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
@@ -36,10 +37,10 @@ _WORDS |= {"on": True, "off": False}
 
 
 class Layer(PydanticBaseSettingsSource):
-    """One layer's values; `complaints` collects one line for each error in them.
+    """Values of a layer; `complaints` collects one line for each error in them.
 
-    It is called after the layers above it, and returns values, ready for use, only for keys that
-    these have not set.
+    A layer is called after the layers above it, and returns usable values only for keys that they
+    have not set.
     """
 
     def __init__(self, references: References) -> None:
@@ -61,7 +62,7 @@ class Layer(PydanticBaseSettingsSource):
         raise NotImplementedError
 
     def _open(self, key: Key) -> bool:
-        """Return whether no layer above sets this key; a list or a map is set as a whole."""
+        """Return whether no layer above sets this key; lists and maps are set as a whole."""
         above = self.current_state
         if len(key) > 1:
             above = above.get(key[0], {})
@@ -155,7 +156,7 @@ class CommandLineLayer(Layer):
 
 
 class EnvironmentLayer(Layer):
-    """Every `KORE_…` variable that is meant for Kore. An empty one counts as not set."""
+    """Every `KORE_…` variable that is meant for Kore. An empty variable counts as unset."""
 
     def __init__(self, cwd: Path, references: References) -> None:
         super().__init__(references)
@@ -210,7 +211,7 @@ class EnvironmentLayer(Layer):
 
 
 class FileLayer(Layer):
-    """The object of a configuration file, the user's own or a project's."""
+    """Object in a configuration file, the user's own or a project's."""
 
     def __init__(
         self, sections: Mapping[str, Any], place: ValueOrigin, references: References
@@ -240,7 +241,8 @@ class FileLayer(Layer):
 class ForeignLayer(Layer):
     """Settings from a file of another program, below all of our own files.
 
-    With `adds_servers`, its MCP servers are added to those in the layers above, which win by name.
+    With `adds_servers`, its MCP servers are added to the servers in the layers above, which take
+    precedence if the names are equal.
     """
 
     def __init__(
@@ -269,7 +271,7 @@ class ForeignLayer(Layer):
     def _open(self, key: Key) -> bool:
         """Return whether a key is open.
 
-        Models and the names of them belong together: all of a file's, or none.
+        Models and their names belong together: either all or none are taken from a file.
         """
         if self._adds_servers and key[0] == _SERVERS[0]:
             return False
@@ -279,7 +281,7 @@ class ForeignLayer(Layer):
 
 
 class DefaultsLayer(Layer):
-    """The schema's own defaults that depend on Kore's folder or the environment.
+    """Defaults of the schema that depend on Kore's folder or the environment.
 
     A channel whose credentials are all in Kore's own variables is enabled.
     """

@@ -109,7 +109,7 @@ def load_settings(  # noqa: PLR0913 - all arguments are named
 
 
 def foreign_files(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Path]:
-    """Return the existing configuration files of other programs, the highest priority first."""
+    """Return the existing configuration files of other programs, highest priority first."""
     places = [cwd / name for name in PROJECT if name != ".kore/config.json"]
     if environ.get("HOME"):
         own = Path(environ["HOME"])
@@ -123,7 +123,7 @@ def foreign_files(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[Pat
 
 
 def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
-    """Return the project's files in a folder; in the user's own folder they are the user's."""
+    """Return the project's files in a folder. In the user's own folder, they belong to the user."""
     own = environ.get("HOME")
     return set() if own and cwd == Path(own) else {cwd / name for name in PROJECT}
 
@@ -191,7 +191,7 @@ def _without_project_hooks(
             continue
         remaining[place] = {key: item for key, item in file.items() if key not in _HOOK_KEYS}
         if "python_hooks" in file:
-            # They would run as a part of Kore, outside of the sandbox.
+            # Such packages would run as a part of Kore, outside of the sandbox.
             notes.append(t("{path}: python_hooks: only your own config.json", path=place.name))
         if "hooks" in file:
             table, more = hooks_in(file, place.name)
@@ -228,7 +228,7 @@ def _files(
 
 
 def _build(layers: Sequence[Layer], references: References, files: Sequence[Path]) -> Settings:
-    """Build the settings of these layers, the highest first."""
+    """Build the settings of these layers, highest first."""
     values = ChainMap(*(layer.values for layer in layers))
     try:
         settings = Settings(*layers, missing=references.missing, files=files)
@@ -254,7 +254,7 @@ def _build(layers: Sequence[Layer], references: References, files: Sequence[Path
 
 @frozen
 class Sources:
-    """The arguments of `load_settings`, for repeated use."""
+    """Arguments of `load_settings`, for repeated use."""
 
     config: Path | None
     home: Path
@@ -278,7 +278,7 @@ class Sources:
 
     @property
     def watched_files(self) -> tuple[Path, ...]:
-        """Every file that would be read, including absent ones."""
+        """Every file that would be read, including missing files."""
         theirs = foreign_files(self.home, self.cwd, self.environ)
         plugins = self.home / "plugins" / "installed.json"
         own = (self.own_file, self.secrets_file, self.home / "trust.json", plugins)

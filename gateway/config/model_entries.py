@@ -13,7 +13,7 @@ from gateway.config.sections import ModelEntry
 def model_list(settings: Settings) -> tuple[ModelConfig, ...]:
     """Return every entry of model_list, including those without a key.
 
-    An unresolved reference stays as `${NAME}`; resolving that entry raises an error. Registers the
+    An unresolved reference remains `${NAME}`; resolving that entry raises an error. Registers the
     providers of packages. Raises `ConfigError`.
     """
     register_providers(settings)

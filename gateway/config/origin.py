@@ -15,7 +15,7 @@ Loc = tuple[str | int, ...]
 
 @frozen
 class ValueOrigin:
-    """A file, a variable or a flag. Relative paths in it start at `folder`."""
+    """Origin of a value: a file, a variable or a flag. Relative paths in it start at `folder`."""
 
     kind: Kind
     name: str
@@ -29,7 +29,10 @@ class ValueOrigin:
 
 @frozen
 class Value:
-    """`quotable` is false when the value may be a secret that an error must not repeat."""
+    """Value with its origin.
+
+    `quotable` is false if it may be a secret that an error must not repeat.
+    """
 
     value: Any
     place: ValueOrigin
@@ -38,7 +41,7 @@ class Value:
 
 @frozen
 class MissingVariable:
-    """A `${name}` whose variable is not set."""
+    """Reference `${name}` to a variable that is not set."""
 
     loc: Loc
     name: str
@@ -65,6 +68,6 @@ def dotted(loc: Loc) -> str:
 
 
 def printable(text: str, limit: int = 60) -> str:
-    """Return any text of a file as one short line in which nothing is hidden."""
+    """Return any text of a file as one short line without invisible characters."""
     clean = escape_line(text[: limit + 1])
     return clean if len(clean) <= limit else clean[:limit] + "…"

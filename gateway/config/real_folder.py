@@ -1,4 +1,4 @@
-"""Folders that the configuration names, without links that others can change."""
+"""Resolution of configured folders, without links that others can change."""
 
 import os
 from pathlib import Path
@@ -48,6 +48,6 @@ def _has_changeable_link(path: Path, links: int = 0) -> bool:
 
 
 def _is_changeable(folder: Path) -> bool:
-    """Return whether anyone but root, or this process, can put links into a folder."""
+    """Return whether anyone but root, or this process, can create links in a folder."""
     info = folder.stat()
     return info.st_uid != 0 or bool(info.st_mode & 0o022) or os.access(folder, os.W_OK)

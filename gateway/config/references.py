@@ -1,7 +1,7 @@
 """References in values: `${NAME}`, `${NAME:-TEXT}` and `~`.
 
-`${NAME}` is a variable of the environment, else of secrets.json; TEXT is used for neither. `~` is a
-folder.
+`${NAME}` is a variable in the environment, else in secrets.json; TEXT is used if it is in neither.
+`~` is a folder.
 """
 
 import re
@@ -27,12 +27,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(slots=True)
 class References:
-    """Replaces references in strings at any depth and records unresolved ones.
+    """Resolver that replaces references in strings at any depth and records unresolved ones.
 
-    `complaints` has a line for each malformed reference and each unresolved one that is needed in
-    any case; `hidden` are texts that no output may show; `sources` has the origin of each value
-    that is a reference, and `filled` the values of the references in it. With `is_partial` nothing
-    is needed, because secrets are incomplete.
+    `complaints` contains a line for each malformed reference and each unresolved reference that is
+    always needed; `hidden` are texts that no output may show; `sources` contains the origin of each
+    value that is a reference, and `filled` the values of the references in it. With `is_partial`,
+    no reference is needed, because secrets are incomplete.
     """
 
     environ: Mapping[str, str]
@@ -49,9 +49,10 @@ class References:
         self.hidden = list(declared_secrets(self.secrets))
 
     def expand(self, value: Any, loc: Loc, place: ValueOrigin) -> Any:
-        """Return the value with its references filled in; an unresolved one stays as written.
+        """Return the value with its references filled in; unresolved references are unchanged.
 
-        A key or an address in a map is then dropped, because none is better than such a text.
+        A key or an address in a map is then dropped, because a missing value is better than such a
+        text.
         """
         match value:
             case str():
@@ -82,7 +83,7 @@ class References:
 
     def _text(self, text: str, loc: Loc, place: ValueOrigin) -> str:
         def fill(match: re.Match[str]) -> str:
-            # As in a shell: the text behind `:-` is for a variable that is not set or empty.
+            # As in a shell, the text after `:-` is for a variable that is unset or empty.
             name, default_mark, default = match[1].partition(":-")
             if not _NAME.fullmatch(name):
                 self.complaints.append(
@@ -118,8 +119,8 @@ class References:
 def declared_secrets(secrets: Mapping[str, str]) -> Iterator[str]:
     """Yield the declared secrets in secrets.json.
 
-    These are all values added by a person. Of values by `config set`, which include all variables
-    and headers of servers, these are the ones with the name of a secret.
+    These are all values added by a person, and values from `config set` with the name of a secret,
+    because `config set` stores all variables and headers of servers.
     """
     for name, value in secrets.items():
         if not name.startswith(MADE) or holds_secret(name, value):

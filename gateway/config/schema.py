@@ -1,4 +1,4 @@
-"""The typed settings: all sections, and the layers that they are read from."""
+"""Typed settings: all sections, and the layers from which they are read."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,10 +54,10 @@ class Origins:
 
 
 class _BaseSettings(BaseSettings):
-    """All settings except channels, as their layers define them (the highest first).
+    """All settings except channels, as defined by their layers (highest first).
 
-    Without layers they are the defaults. `missing` lists references to variables that are not set,
-    in sections where that matters only once they are used; `files` the files that were read.
+    Without layers, they are the defaults. `missing` lists references to unset variables in sections
+    where this matters only once they are used; `files` the files that were read.
     """
 
     model_config = SettingsConfigDict(
@@ -205,7 +205,7 @@ class _BaseSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use our layers alone: the library's sources know neither origins nor restrictions."""
+        """Use only our layers: the library's sources know neither origins nor restrictions."""
         return tuple(init_settings()["layers"])
 
     @property
@@ -223,7 +223,7 @@ class _BaseSettings(BaseSettings):
 
     @property
     def private_files(self) -> tuple[Path, ...]:
-        """Those of `files` that are the user's own, not a project's: no tool may read them."""
+        """The user's own `files`, not a project's, which no tool may read."""
         return tuple(path for path in self._files if path not in self._project_files)
 
     def set_project_files(self, paths: Collection[Path]) -> None:
@@ -232,7 +232,7 @@ class _BaseSettings(BaseSettings):
 
     @property
     def own_file(self) -> Path | None:
-        """Path of the user's own file, which may be absent; None when nothing was loaded."""
+        """Path of the user's own file, which may be absent; None if nothing was loaded."""
         return self._own_file
 
     def set_own_file(self, path: Path) -> None:
@@ -246,7 +246,7 @@ class _BaseSettings(BaseSettings):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Secret texts outside of fields of type `SecretStr`: secrets.json, and the like."""
+        """Secret texts outside of `SecretStr` fields, such as those in secrets.json."""
         return self._hidden
 
     def set_hidden(self, texts: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from gateway.config.references import MADE, has_reference
 
 STARS = "**********"
 
-# A name that ends like a secret's: at the start of a word in it, or in camel case.
+# A name whose last word is typical of secrets, in any common notation.
 _NAMED = (
     r"(?:(?<![a-zA-Z])(?i:(?:access|private|auth)?[_-]?(?:token|secret|api[_-]?key|key)"
     r"|passwords?|passwd|passphrase|pwd|authorization)"
@@ -31,7 +31,7 @@ _PATTERNS = (
 
 
 def mask_text(text: str) -> str:
-    """Return the text with secrets as stars; a reference stays as it is written."""
+    """Return the text with secrets as stars; references are unchanged."""
     for begin, end in sorted(_spans(text), reverse=True):
         text = text[:begin] + STARS + text[end:]
     return text
@@ -94,7 +94,7 @@ def extract_secret(
 ) -> tuple[Any, dict[str, str]]:
     """Return the value with each secret as `${NAME}`, and the secrets by name.
 
-    `entry_name` is the list entry's own name, for names that stay when the list grows.
+    `entry_name` is the list entry's own name, for names that do not change when the list grows.
     """
     match value:
         case str() if value and is_secret(path) and not has_reference(value):
@@ -117,7 +117,7 @@ def extract_secret(
 
 
 def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
-    """Return the name in secrets.json of a secret at this path."""
+    """Return the name in secrets.json for a secret at this path."""
     if name := setting_at(path).stored_as:
         return name
     words = list(path)
@@ -131,7 +131,7 @@ def name_of(path: tuple[str, ...], entry_name: str = "") -> str:
 def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str]:
     """Return the names that `config set` created, used in `before` and in none of `texts`.
 
-    Other names may belong to the person, and be used elsewhere too.
+    Other names may belong to the person, who may also use them elsewhere.
     """
     remaining_texts = list(texts)
     return [
@@ -144,7 +144,7 @@ def orphans(names: Iterable[str], before: str, texts: Iterable[str]) -> list[str
 
 
 def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
-    """Return a value for display: a secret as stars, a reference as it is written."""
+    """Return a value for display: secrets as stars, references unchanged."""
     match value:
         case str() if value and is_secret(path) and not has_reference(value):
             return STARS
@@ -161,10 +161,10 @@ def masked(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def shortened(value: Any, name: str = "") -> Any:
-    """Return a stranger's value for display: of a key, only its beginning and its length.
+    """Return a stranger's value for display; for a key, only its beginning and its length.
 
-    A value is shortened only if its name and its characters show that it is a key: stars could hide
-    a program, a path or an address that a person is asked to trust.
+    A value is shortened only if its name and its characters show that it is a key, because stars
+    could hide a program, a path or an address that a person is asked to trust.
     """
     match value:
         case str() if is_secret((name,)) and _KEY.fullmatch(value):

@@ -54,7 +54,7 @@ def mcp_settings(
 
 
 def login_key_variable(settings: "Settings", plugins: "InstalledPlugins") -> str | None:
-    """Return the variable with the key that seals logins, as it seals the store's texts.
+    """Return the variable with the key for sealing logins, which also seals the store's texts.
 
     Returns None without a key, or without a server to log in to.
     """

@@ -1,4 +1,4 @@
-"""Validation of references, and messages for errors: one line each, never with a secret."""
+"""Validation of references, and error messages: one line each, without secrets."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from gateway.config.value_types import audience_forms
 from gateway.core.messages import CONSOLE
 
 _SECRET = re.compile(r"token|secret|key|password|env|headers", re.IGNORECASE)
-# A short plain word or number: a typo worth quoting, and not a key of any vendor.
+# A short plain word or number, which may be quoted because it cannot be a vendor's key.
 _QUOTABLE = re.compile(r"[A-Za-z-]{1,12}|[-+.0-9]{1,6}")
 _EXPECTED = {
     "string_type": mark_for_translation("a string"),
@@ -114,8 +114,8 @@ def check_command_variables(
 ) -> list[str]:
     """Return complaints about variables of commands that hold a secret.
 
-    A reference may not lead to any secret. In a literal text only a secret that is no word counts,
-    because a word is no copy.
+    References to secrets are rejected. In literal text, secrets that are words do not count,
+    because a word need not be a copy.
     """
     variables = settings.security.exec_env
     if not variables:
@@ -146,8 +146,9 @@ def require_model(settings: Settings) -> None:
 
 
 def _unknown_channels(settings: Settings, values: Mapping[Key, Value]) -> Iterator[str]:
-    """Yield complaints about modes and roles for channels that do not exist, and about ids that a
-    channel does not have."""
+    """Yield complaints about modes and roles for unknown channels, and about ids that are invalid
+    for a channel.
+    """
     packages = settings.python_plugins
     channels = (*settings.channels, *packages)
     for channel in settings.security.modes:

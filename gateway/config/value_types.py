@@ -117,7 +117,7 @@ _GROUP_REPEATS = re.compile(r"\)[*+{]|\\[0-9]")
 
 
 def _pattern(text: str) -> str:
-    """Check a regular expression for speed, because Python does nothing else while it matches."""
+    """Check a regular expression for speed, because matching blocks Python."""
     if not _is_quick(text):
         raise ValueError(t('a simpler regular expression, such as "Edit|Write"'))
     try:
@@ -131,7 +131,7 @@ def _is_quick(text: str) -> bool:
     """Return whether a pattern has few ways to match.
 
     Repetitions are not nested and not referred to, and each alternative has few of them. The
-    estimate is rather too high than too low.
+    estimate errs on the high side.
     """
     plain = text.replace("(?:", "(")
     if len(plain) > _MAX_PATTERN_CHARS or "(?" in plain or _GROUP_REPEATS.search(plain):
@@ -148,7 +148,7 @@ def _is_quick(text: str) -> bool:
 
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# Variables that Kore sets, or that run something before the command itself.
+# Variables that Kore sets, or that run code before the command itself.
 _KORE_VARIABLES = re.compile(
     r"PATH|HOME|TMPDIR|BASH_ENV|ENV|IFS|LD_.*|KORE_.*|.*_proxy", re.IGNORECASE
 )
@@ -171,7 +171,7 @@ Number = Annotated[float, Strict(), Field(ge=0, le=10**9, allow_inf_nan=False)]
 
 Temperature = Annotated[float, Strict(), Field(ge=0, le=2, allow_inf_nan=False)]
 
-# Variables of commands, none of which is a secret.
+# Variables of commands, none of which may be a secret.
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 
 # A name in HTTP: https://www.rfc-editor.org/rfc/rfc9110#name-field-names
@@ -214,7 +214,7 @@ VendorModel = Annotated[str, AfterValidator(_vendor_model)]
 
 
 def _principal(value: Any) -> Any:
-    """Complete an owner who is given by number alone."""
+    """Complete an owner who is given only as a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{DEFAULT_CHANNEL}:{value}"
     if isinstance(value, str) and value.isascii() and value.isdigit():

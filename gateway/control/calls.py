@@ -1,4 +1,4 @@
-"""The table of calls, read from the signatures of `Service`, and their JSON forms."""
+"""Table of calls, read from the signatures of `Service`, and their JSON forms."""
 
 import inspect
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ CODEC = RecordCodec(
         SessionEvent: (watch_event_to_json, watch_event_from_json),
     }
 )
-# A value is sent in one line, a list as a line per item, a stream as lines until the client leaves.
+# A value is sent as one line, a list as a line per item, a stream as lines until the client leaves.
 Shape = Literal["value", "list", "stream"]
 
 
 @frozen
 class Call:
-    """One call. `result` is the type of the value, or of one item of a list or a stream."""
+    """Call; `result` is the type of the value, or of an item of a list or a stream."""
 
     name: str
     declaration: CallDeclaration
@@ -83,7 +83,7 @@ def call_names() -> tuple[str, ...]:
 
 @cache
 def find_call(name: str) -> Call | None:
-    """Return the call of this name; None when there is none."""
+    """Return the call of this name, or None."""
     method = vars(Service).get(name)
     declaration = declaration_of(method)
     if method is None or declaration is None:

@@ -97,7 +97,7 @@ class ControlClient:
         self, call: Call, *args: Any, **kwargs: Any
     ) -> AsyncIterator[AsyncIterator[Any]]:
         async with self._open(call.name, call.encode_arguments(args, kwargs)) as reader:
-            await _line(reader)  # "ready": from here on nothing is missed
+            await _line(reader)  # "ready": from now on, no event is missed
             yield _items(call, reader)
 
     async def _hello(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class ControlClient:
     async def _open(
         self, name: str, arguments: Mapping[str, Any]
     ) -> AsyncIterator[asyncio.StreamReader]:
-        """Send one request; provide a reader at the start of a successful response's body."""
+        """Send a request; yield a reader at the start of a successful response's body."""
         body = encode_line(arguments)
         if len(body) > REQUEST_LIMIT_BYTES:
             raise KoreError(

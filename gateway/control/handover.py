@@ -26,9 +26,9 @@ from gateway.store.repositories.delivery import inbox
 
 log = logging.getLogger(__name__)
 
-# Time for a running step before it is cancelled, as at any stop.
+# Time for a running step before it is cancelled, as for any stop.
 STEP_TIMEOUT_S = 30.0
-# Time that a gateway waits for the data: a step, a clean stop, and reserve for a slow machine.
+# Time that a gateway waits for the data: a step, a clean stop, and a reserve for slow machines.
 HANDOVER_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.05
 _RETRY_INTERVAL_S = 1.0
@@ -36,15 +36,18 @@ _RETRY_INTERVAL_S = 1.0
 
 @frozen
 class DataOwnership:
-    """The lock of the data. `needs_recovery`: the last owner did not stop cleanly. `one_shot_lanes`
-    belong to one-shot runs whose processes wait for the new owner."""
+    """Lock of the data.
+
+    `needs_recovery`: the last owner did not stop cleanly. `one_shot_lanes` belong to one-shot runs
+    whose processes wait for the new owner.
+    """
 
     needs_recovery: bool
     one_shot_lanes: Sequence[str] = ()
 
 
 class Handover:
-    """The owner's side of the handover: `request` asks for it, `run` carries it out."""
+    """Owner's side of the handover: `request` requests it, `run` carries it out."""
 
     def __init__(self, *, database: Store, bus: MessageBus, events: EventHub) -> None:
         self._database = database
@@ -102,12 +105,12 @@ async def take_over(
 
 
 async def _ask(home: DataDir, what: str, refusal: AlreadyRunning) -> Sequence[str]:
-    """Ask the current owner. Raises `refusal` when it keeps the data."""
+    """Ask the current owner. Raises `refusal` if it keeps the data."""
     try:
         client = await ControlClient.connect(home.socket)
         answer = await client.hand_over(what) if client is not None else ()
     except (ConnectionLost, OSError):
-        return ()  # it is about to exit
+        return ()  # the owner is about to exit
     except KoreError as exc:
         log.info("the owner does not hand over the data: %s", exc)
         raise refusal from exc

@@ -47,7 +47,7 @@ ALIVE: Page = (200, _TEXT, "ok\n")
 
 
 class StatusReader:
-    """Reads the status once for all requests that arrive meanwhile.
+    """Reader that reads the status once for all requests that arrive meanwhile.
 
     While the database is unreachable, the reading waits and cannot be cancelled, but requests give
     up after a timeout. Call `close` at the end.
@@ -83,8 +83,11 @@ async def _status(service: Service) -> Mapping[str, Any]:
 async def gateway_pages(
     service: Service, counts: Counts, turns: Callable[[], Mapping[str, Any]]
 ) -> AsyncIterator[Pages]:
-    """Provide the pages of a gateway. `counts` are the monotonic counters and `turns` the counts of
-    turns; the other metrics come from `service.status`."""
+    """Return the pages of a gateway.
+
+    `counts` are the monotonic counters and `turns` the counts of turns; the other metrics come from
+    `service.status`.
+    """
     reader = StatusReader(service)
 
     async def answer(path: str) -> Page | None:
@@ -122,7 +125,7 @@ async def standby_pages(path: str) -> Page | None:
 
 @asynccontextmanager
 async def serve_health(host: str, port: int, pages: Pages) -> AsyncIterator[None]:
-    """Serve the pages until the block ends. Raises `ConfigError` for an unavailable address."""
+    """Serve the pages while the context is open. Raises `ConfigError` for an unusable address."""
     check_host(host)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -130,7 +133,7 @@ async def serve_health(host: str, port: int, pages: Pages) -> AsyncIterator[None
         if len(tasks) >= _MAX_CONNECTIONS:
             writer.close()
             return
-        # This block is the parent: it ends these tasks before it ends itself.
+        # This context is the parent of these tasks and ends them before it ends itself.
         task = asyncio.get_running_loop().create_task(_serve(reader, writer, pages))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -189,7 +192,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pag
             writer.write(b"" if head[0].startswith("HEAD ") else content)
             await writer.drain()
     except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
-        pass  # the caller has left, or never finished its request
+        pass  # the caller is gone, or never finished its request
     finally:
         writer.close()
 

@@ -1,7 +1,7 @@
 """Wire format of the control socket.
 
 A request is `POST /<call>` over HTTP/1.0 with its arguments as a JSON object, one connection each.
-`calls.py` has the calls. The response depends on the shape of the call's result:
+`calls.py` contains the calls. The response depends on the shape of the call's result:
 
 - a value: `{"value": …}`;
 - a list: a line `{"item": …}` for each item, then `{"end": true}`;

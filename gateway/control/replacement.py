@@ -1,7 +1,7 @@
 """Exit of a gateway that another gateway has replaced.
 
-It can no longer store anything, and the messages that it polls or sends belong to the other one.
-The exit is as sudden as a kill, after which nothing is lost.
+It can no longer store anything, and the messages that it polls or sends belong to the other
+gateway. The exit is as abrupt as a kill, after which nothing is lost.
 """
 
 import logging
@@ -42,7 +42,7 @@ def _ended_on_waking(database: Store) -> Iterator[None]:
 
     def wake(_: int, __: FrameType | None) -> None:
         if not database.is_held():
-            # Not by the log: the process may have been stopped while writing to it.
+            # Do not use the log, because the process may have been stopped while writing to it.
             os.write(2, _WOKEN)
             os._exit(REPLACED)
 

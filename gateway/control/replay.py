@@ -1,4 +1,4 @@
-"""Why a message cannot be replayed, in words."""
+"""Messages about replays that are impossible."""
 
 from agent.errors import KoreError
 from agent.i18n import t

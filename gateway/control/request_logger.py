@@ -18,7 +18,7 @@ class RequestLogger(_Adapter):
 
         # aiohttp raises the second error when it reads the rest of an undecodable body.
         if isinstance(exc_info, HttpProcessingError | RequestPayloadError):
-            # Not the message, which repeats the request.
+            # Omit the message, which repeats the request.
             self.debug("refused a malformed request: %s", type(exc_info).__name__)
         else:
             super().exception(msg, *args, exc_info=exc_info, **more)

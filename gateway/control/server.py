@@ -79,7 +79,7 @@ class ControlServer:
         if len(self._tasks) >= _MAX_CONNECTIONS:
             writer.close()
             return
-        # The server is the parent: it ends these tasks before it ends itself.
+        # The server is the parent of these tasks and ends them before it ends itself.
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks[task] = False
         task.add_done_callback(self._forget_task)
@@ -94,7 +94,7 @@ class ControlServer:
             await self._answer(reader, writer)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # the caller has left, or never finished its request
+            pass  # the caller is gone, or never finished its request
         finally:
             writer.close()
 
@@ -160,7 +160,7 @@ class ControlServer:
                 pump.cancel()
                 left.cancel()
         except* ConnectionError:
-            pass  # the caller has left
+            pass  # the caller is gone
 
 
 async def _send_list(call: Call, items: Sequence[Any], writer: asyncio.StreamWriter) -> None:
@@ -191,7 +191,7 @@ async def _pump(
     except KoreError as exc:
         writer.write(encode_line({"error": error_to_json(exc)}))
     except ConnectionError:
-        pass  # the reader has left
+        pass  # the reader is gone
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:

@@ -29,9 +29,9 @@ Pages = Callable[[list[str]], Awaitable[Page]]
 async def serve_webhooks(
     host: str, port: int, pages: Pages, channels: Mapping[str, SupportsWebhook]
 ) -> AsyncIterator[int]:
-    """Serve until the block ends, and yield the port. `channels` maps webhook paths to channels.
+    """Serve while the context is open, and yield the port.
 
-    Raises `ConfigError` if the address cannot be used.
+    `channels` maps webhook paths to channels. Raises `ConfigError` if the address cannot be used.
     """
 
     async def answer(request: web.Request) -> web.Response:

@@ -45,16 +45,16 @@ _SERVER_VERDICTS: dict[State, str] = {
 }
 
 
-# By whether calls may change the files, too.
+# Titles by whether calls may also change the files.
 _FOLDER_TITLES = {False: "read files in ", True: "read and change files in "}
 
 
 @frozen
 class ApprovalReply:
-    """An answer to an approval.
+    """Answer to an approval.
 
-    The model reads the `words` of a denial; `scope` is what a lasting answer covers. For a server's
-    question, `words` are the answer.
+    The model reads the `words` of a denial; `scope` is what a permanent answer covers. For a
+    server's question, `words` are the answer.
     """
 
     answer: Answer
@@ -64,14 +64,14 @@ class ApprovalReply:
 
 @frozen
 class ApprovalPrompt:
-    """An approval that is requested from a person, and its decision.
+    """Approval that is requested from a person, and its decision.
 
     `number` and `title` identify it for people; `request` is redacted. The turn runs in `lane`, the
     question is sent to `route`. Relative paths start at `root`. `asker` is the person whose turn
-    asks, `principal` the person who may answer. `by` names who decided, the model reads the `words`
-    of a denial, `scope` is what a lasting answer covers. `value` is the answer to a server's
-    question and is never stored. Times are Unix seconds; `expires_at` is infinite for an approval
-    that waits until it is answered.
+    asks, `principal` the person who may answer. `by` is the person who decided, the model reads the
+    `words` of a denial, `scope` is what a permanent answer covers. `value` is the answer to a
+    server's question and is never stored. Times are Unix seconds; `expires_at` is infinite for an
+    approval that waits until it is answered.
     """
 
     nonce: str

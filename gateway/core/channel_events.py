@@ -9,7 +9,7 @@ from gateway.core.messages import InboundMessage, Route
 
 @frozen
 class MembershipChange:
-    """An `actor` (in words) added a bot to a chat or removed it.
+    """Addition of a bot to a chat, or its removal, by an `actor` (in words).
 
     `title` names the chat or, if it `is_private`, the person.
     """
@@ -29,7 +29,7 @@ UNDECODED_LIMIT_CHARS = 256 * 1024
 
 @frozen
 class Undecoded:
-    """An update that could not be decoded.
+    """Update that could not be decoded.
 
     `reason` quotes nothing that a person wrote. `raw` is the update as received, at most
     `UNDECODED_LIMIT_CHARS`. `principal` is its sender, if known.
@@ -45,11 +45,11 @@ class Undecoded:
 class Batch:
     """Result of one poll: decoded messages, undecoded updates and the next positions.
 
-    `undecoded` updates are stored together with the messages so that they never block these.
-    `cursors` are positions in the platform's streams of updates, by names of the channel's choice;
-    those stored earlier under other names remain.
-    `moves` are chats with a new id: (the known id, the present id). `membership_changes` are chats
-    that a bot entered or left. `can_wait`: the sender keeps the batch until there is room.
+    `undecoded` updates are stored together with the messages, so that they never block messages.
+    `cursors` are positions in the platform's streams of updates, by names that the channel chooses;
+    earlier cursors with other names remain. `moves` are chats with a new id, as pairs of known and
+    current id. `membership_changes` are chats that a bot entered or left. `can_wait`: the sender
+    keeps the batch until there is room.
     """
 
     messages: Sequence[InboundMessage]

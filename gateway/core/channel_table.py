@@ -2,5 +2,5 @@
 
 # Name -> `gateway.channels.spec.ChannelSpec` as `module:attribute`, like an entry point.
 CHANNELS = {"telegram": "gateway.channels.telegram.spec:SPEC"}
-# The channel for people who are given by number alone, and for examples.
+# Channel of people who are given only as a number, and of examples.
 DEFAULT_CHANNEL = "telegram"

@@ -4,8 +4,8 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation
 from agent.security.policy.base import AnswerPending
 
-# Replaces the error of a model service for people who must not see the owner's addresses and
-# accounts.
+# Replacement for the error of a model service, for people who must not see the owner's addresses
+# and accounts.
 WITHHELD = mark_for_translation(
     "The model did not answer. Try again later; the log of this Kore tells its owner why."
 )
@@ -21,7 +21,7 @@ class ConnectionLost(KoreError):
 
 
 class HandedOver(ConnectionLost):
-    """The process that owned the data has handed it over to another one, which continues."""
+    """The process that owned the data has handed it over to another process, which continues."""
 
     code = "handed-over"
 
@@ -39,8 +39,8 @@ class TurnSuspended(Exception):
 class AwaitingAnswer(AnswerPending):
     """The turn waits for the answer of a person or a sub-agent.
 
-    A waiting turn uses no resources; the answer wakes its lane. `sentence` says so to the person
-    who waits.
+    A waiting turn uses no resources; the answer wakes its lane. `sentence` explains this to the
+    person who waits.
     """
 
     def __init__(self, reason: str, sentence: str) -> None:
@@ -49,13 +49,13 @@ class AwaitingAnswer(AnswerPending):
 
 
 class ServiceUnreachable(KoreError):
-    """There was no answer at all: the key or token may be valid."""
+    """There was no answer at all, so the key or token may be valid."""
 
 
 class CommandRefused(KoreError):
     """A command did nothing; the message is its answer, as markdown.
 
-    Programs learn of it, and a single run exits with an error.
+    Programs are informed, and a single run exits with an error.
     """
 
     code = "refused"

@@ -32,9 +32,9 @@ from gateway.core.records import SessionEvent, SessionNews, TurnStored, WatchEve
 
 Accepts = Callable[[str, SessionEvent], bool]
 
-# Longest wait for a watcher to leave, because a suspended screen reads nothing.
+# Longest wait for a watcher to leave, because a suspended screen does not read.
 _LEAVE_S = 1.0
-# A watcher this far behind is dropped: it loads the session again.
+# A watcher this far behind is dropped and has to load the session again.
 MAX_EVENTS = 4096
 MAX_CHARS = 16_000_000
 OUTPUT_LIMIT = 100
@@ -44,7 +44,7 @@ JOINED_CHARS = 16_384
 FELL_BEHIND = (
     "this screen fell too far behind and was disconnected; the conversation continues and is stored"
 )
-# The latest of these replaces earlier ones.
+# The latest event of these types replaces earlier ones.
 _STATUS = (State, UsageReport, IterationStart)
 _COUNTED = (ToolOutput, *_STATUS)
 _DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
@@ -53,8 +53,8 @@ _DELTAS = (TextDelta, ThinkingDelta, ToolCallDelta)
 class Subscription:
     """Events of one screen.
 
-    Unread deltas are joined, so that none is lost. Live tool output may be omitted (the result is
-    complete), as may older states. No question is shown twice.
+    Unread deltas are joined, so that none is lost. Live tool output and older states may be
+    omitted; results are complete. No question is shown twice.
     """
 
     def __init__(self) -> None:
@@ -138,8 +138,8 @@ class Subscription:
     async def __aiter__(self) -> AsyncIterator[SessionEvent | SessionNews]:
         """Yield the events.
 
-        After the pending events, raises `ConnectionLost` for a screen that was dropped, or the
-        error with which the whole lane has failed.
+        After the pending events, raises `ConnectionLost` for a dropped screen, or the error with
+        which the whole lane failed.
         """
         while True:
             await self._ready.wait()
@@ -153,9 +153,9 @@ class Subscription:
 
 
 class EventHub:
-    """All watchers, by lane and by session.
+    """Watchers by lane and by session.
 
-    A new watcher receives the running calls, and in a session the reply that streams.
+    A new watcher receives the running calls and, in a session, the streaming reply.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class EventHub:
 
     @contextmanager
     def turn(self, lane: str, session: str) -> Iterator[None]:
-        """Record the lane's calls during the block; they end with it in any case."""
+        """Record the lane's calls while the context is open; they end with it in any case."""
         self._calls[lane], self._sessions[lane], self._drafts[lane] = {}, session, []
         try:
             yield
@@ -239,7 +239,7 @@ class EventHub:
     def publish(self, lane: str, event: WatchEvent, session: str | None = None) -> None:
         """Send an event to the watchers of the lane, and to the followers of its session.
 
-        The session is that of the lane's turn; between turns, pass the `session`.
+        By default, this is the session of the lane's turn; between turns, pass the `session`.
         """
         self._note(lane, event)
         watchers = self._lanes.get(lane, ())
@@ -272,15 +272,15 @@ class EventHub:
         self.announce(session, TurnStored())
 
     def fail(self, lane: str, failure: KoreError) -> None:
-        """Send every viewer of the lane the reason why there will be no answer."""
+        """Send the reason why there will be no answer to every viewer of the lane."""
         for watcher in self._lanes.get(lane, ()):
             watcher.fail(failure)
 
     async def fail_all(self, failure: KoreError) -> None:
-        """End every watch with this error, including later ones.
+        """End all current and future watches with this error.
 
-        Returns when they have ended, so that every watcher learns the reason before the connection
-        ends.
+        Returns when they have ended, so that every watcher receives the reason before its
+        connection ends.
         """
         self._failure = failure
         for watcher in self._all_watchers():
@@ -354,9 +354,9 @@ def _merge_events(last: SessionEvent | None, event: SessionEvent) -> SessionEven
 
 
 def _chars(event: SessionEvent | SessionNews) -> int:
-    """Return about how many characters it occupies.
+    """Return the approximate number of characters in an event.
 
-    Messages of a turn do not count, because the conversation has them in memory anyway.
+    Messages of a turn do not count, because the conversation keeps them in memory anyway.
     """
     if isinstance(event, SessionNews):
         return len(event.session) + _chars(event.event)

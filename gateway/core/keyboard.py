@@ -1,8 +1,8 @@
 """Buttons below the answer of a command.
 
 A press runs a command with an argument, as if it had been typed. A button contains all data of its
-press, so it works after a restart. A button that concerns a conversation names it: in the next
-conversation of its chat it is out of date.
+press, so it works after a restart. A button for a conversation contains its id and is out of date
+in the chat's next conversation.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _ANY = "-"
 
 @frozen
 class KeyboardChoice:
-    """A button with this label runs the command with this argument.
+    """Button with a label, which runs the command with an argument.
 
     `of_session`: it concerns the current conversation of the chat.
     """
@@ -53,7 +53,7 @@ def is_choice(message: InboundMessage) -> bool:
 def command_of_button(message: InboundMessage, session: str | None) -> str | None:
     """Return the command of a press in a chat with this conversation.
 
-    Returns None when the button is out of date.
+    Returns None if the button is out of date.
     """
     match message.content.removeprefix(_KIND).split(":", 2):
         case [command, bound, argument] if command and argument:
@@ -64,6 +64,6 @@ def command_of_button(message: InboundMessage, session: str | None) -> str | Non
 def _bound(session: str | None) -> str:
     """Return the session part of the button data.
 
-    A chat without a conversation is about to begin one: nothing is out of date there.
+    In a chat without a conversation, which is about to begin one, nothing is out of date.
     """
     return hashlib.sha256(session.encode()).hexdigest()[:8] if session else _ANY

@@ -1,4 +1,4 @@
-"""Import of KodaX's newer sessions: a tree of entries, one branch of which is the conversation.
+"""Import of KodaX's newer sessions, which are trees of entries with the conversation as one branch.
 
 Entries are `{"_type": "lineage_entry", "entry": {"id", "parentId", "type", …}}`. The branch ends at
 `activeEntryId` of the metadata line or of the last `meta_update` that names one. After a
@@ -40,7 +40,7 @@ def title(records: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the current title of the session."""
     meta = records[0]
     if "taint" in meta:
-        # Kore wrote this: its metadata line is newer than any update.
+        # Kore wrote this file, so its metadata line is newer than any update.
         records = records[:1]
     return _latest(records, "title")
 

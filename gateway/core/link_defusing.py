@@ -26,10 +26,10 @@ _Span = tuple[int, int]
 
 
 def defuse_part(part: OutboundPart, *, is_markdown: bool, is_read: bool) -> OutboundPart:
-    """Return the part with no link in any field.
+    """Return the part without links in any field.
 
-    `is_markdown`: nothing is rendered there. `is_read`: its text has already been cleared of all
-    links except permitted ones.
+    `is_markdown`: its text is unrendered markdown. `is_read`: its text has already been cleared of
+    all links except permitted ones.
     """
     if is_read:
         text, entities = part.text, part.entities
@@ -54,7 +54,7 @@ def defuse_line(text: str) -> str:
 
 
 def plain_part(part: OutboundPart) -> OutboundPart:
-    """Return the part without formatting; text in code is not a link then, either."""
+    """Return the part without formatting, and without links in code that loses its formatting."""
     spans = _characters(part.text, [entity for entity in part.entities if entity.type in _CODE])
     text = part.text
     for start, end in reversed(_merge_spans(spans)):
@@ -65,7 +65,7 @@ def plain_part(part: OutboundPart) -> OutboundPart:
 def _file(file: OutboundFile) -> OutboundFile:
     """Return the file with its name defused.
 
-    The content is not a field: a person opens it as a file.
+    The content is unchanged, because a person opens it as a file.
     """
     if not _addresses(file.name):
         return file
@@ -131,7 +131,7 @@ def _none(address: str) -> bool:
 def defuse_answer(markdown: str, exposure: TaintState) -> str:
     """Return the answer without links that could carry private data away.
 
-    Of untrusted addresses only those remain that the turn's answers have paid for.
+    Untrusted addresses remain only if they were charged to the budget of the turn's answers.
     """
     if not exposure.is_dangerous:
         return markdown
@@ -139,7 +139,7 @@ def defuse_answer(markdown: str, exposure: TaintState) -> str:
 
 
 def quiet(markdown: str, taint: frozenset[Taint]) -> str:
-    """Return a text of Kore's own, without any link if the session has both taints."""
+    """Return a text of Kore, without any link if the session has both taints."""
     return _without_links(markdown) if taint >= BOTH else markdown
 
 

@@ -1,4 +1,4 @@
-"""Levels of the log, the lowest first."""
+"""Log levels, lowest first."""
 
 from typing import Literal, get_args
 

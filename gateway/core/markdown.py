@@ -2,7 +2,7 @@
 
 import re
 
-# A backslash before these starts a formula (`\\[`), or does not help.
+# A backslash before these starts a formula (`\\[`) or has no effect.
 _ENTITIES = {ord(char): f"&#{ord(char)};" for char in "[]$&"}
 _ESCAPES = {ord(char): f"\\{char}" for char in "\\`*_<>~|#"}
 # Line starts that make a list, a rule or a heading.
@@ -15,7 +15,7 @@ _CODE_OR_ESCAPE = re.compile(
     re.DOTALL,
 )
 
-# Line break with the blanks around it.
+# Line break with surrounding spaces.
 _BREAK = re.compile(r"\s*[\n\r]\s*")
 # Start of a block of code, possibly in a quotation or a list.
 _FENCE = re.compile(r"(?P<within>(?:[ \t>]|[-*+] |\d{1,9}[.)] )*)(?P<fence>`{3,}(?=[^`]*$)|~{3,})")
@@ -27,7 +27,7 @@ def escape_markdown(text: str) -> str:
 
 
 def unescape_markdown(text: str) -> str:
-    """Return markdown of Kore's own for a reader of plain text: without escapes, else unchanged."""
+    """Return Kore's own markdown for a reader of plain text: without escapes."""
     return _CODE_OR_ESCAPE.sub(_plain, text)
 
 
@@ -36,23 +36,23 @@ def _plain(match: re.Match[str]) -> str:
 
 
 def join_lines(text: str) -> str:
-    """Return the text on one line; blanks that are not at a line break stay."""
+    """Return the text on one line; spaces that are not at a line break are preserved."""
     return _BREAK.sub(" ", text.strip("\r\n"))
 
 
 def code(text: str) -> str:
-    """Return one line of inline code that shows the text as it is."""
+    """Return one line of inline code that shows the text verbatim."""
     line = join_lines(text)
     fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
-    # Without a blank, the fence and its content would run into each other; and of a content with
-    # blanks at both ends, Markdown drops one of each.
+    # Without a space, the fence and its content would run together; and Markdown strips one space
+    # from each end of a content with spaces at both ends.
     is_padded = line.startswith(" ") and line.endswith(" ") and line.strip() != ""
     gap = " " if line.startswith("`") or line.endswith("`") or is_padded else ""
     return f"{fence}{gap}{line}{gap}{fence}"
 
 
 def code_block(text: str, language: str = "") -> str:
-    """Return a block of code that shows the text as it is, including its backticks."""
+    """Return a block of code that shows the text verbatim, including its backticks."""
     fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
@@ -81,7 +81,7 @@ def _leaves(line: str, within: str) -> bool:
 
 def _line(text: str) -> str:
     plain = text.translate(_ENTITIES | _ESCAPES)
-    if plain.endswith(" "):  # Markdown drops blanks at the end of a line.
+    if plain.endswith(" "):  # Markdown drops spaces at the end of a line.
         plain = f"{plain[:-1]}&#32;"
     return _FIRST.sub(lambda match: _first(*match.groups()), plain)
 

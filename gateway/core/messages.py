@@ -57,14 +57,14 @@ class Sender:
 
 @frozen
 class Media:
-    """A received attachment: a reference to a file.
+    """Received attachment: a reference to a file.
 
     `kind` is the platform's word for it (photo, document, voice …). `path` is the location of the
-    file, in the workspace's `inbox` folder (relative to the workspace) or anywhere (absolute). As
-    long as it is None, the channel can fetch the file by `remote`, unless `trouble` says in a
-    sentence why it is not available. `unique` stays the same when the same file is sent again.
-    `quoted`: it belongs to the message that is replied to. `words` is its content as text: speech,
-    a place, a contact. `digest` (SHA-256, hex) binds a picture that a model can be shown,
+    file, in the workspace's `inbox` folder (relative to the workspace) or anywhere (absolute).
+    While it is None, the channel can fetch the file by `remote`, unless `trouble` explains in a
+    sentence why it is unavailable. `unique` stays the same when the same file is sent again.
+    `quoted`: it belongs to the message to which this is a reply. `words` is its content as text:
+    speech, a place, a contact. `digest` (SHA-256, hex) binds a picture that a model can be shown,
     `file_digest` any file that other machines can fetch.
     """
 
@@ -87,12 +87,12 @@ class Media:
 
     @property
     def is_awaited(self) -> bool:
-        """True while the file is still to be fetched."""
+        """True while the file still has to be fetched."""
         return self.remote is not None and self.path is None and self.trouble is None
 
 
-# Handling of a message that arrives during a turn: a turn of its own afterwards, one turn with all
-# waiting messages, or into the running turn.
+# Handling of a message that arrives during a turn: in a separate turn afterwards, in one turn with
+# all waiting messages, or in the running turn.
 QueueMode = Literal["queue", "join", "steer"]
 
 _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
@@ -124,7 +124,7 @@ class MessageOptions:
 
     Added by Kore to a job, a goal or a report: the `session` it belongs to, its `taint`, whether
     the model has written a job (`by_model`), and the other `speakers` of a report. Added to a
-    message that names no folder: the folder of its session (`in_session_folder`), which no terminal
+    message without a folder: the folder of its session (`in_session_folder`), which no terminal
     describes.
     """
 
@@ -168,8 +168,8 @@ class MessageOptions:
     def queue_mode(self, choice: QueueMode | None, default: QueueMode) -> QueueMode:
         """Return the queue mode of a message with these options that arrives during a turn.
 
-        The `choice` for the conversation precedes the habit of a screen (`queue` is "steer"),
-        but not a wish for this message ("queue").
+        The `choice` for the conversation overrides the default of a screen (`queue` is "steer"),
+        but not a request for this message ("queue").
         """
         return "queue" if self.queue == "queue" else choice or self.queue or default
 
@@ -220,18 +220,17 @@ class MessageOptions:
 
 @frozen
 class InboundMessage:
-    """One received message.
+    """Received message.
 
-    Its `kind` decides how it is treated: a person's message, a pressed button, a due job, the task
-    or the result of a sub-agent, the end of background commands, a goal, the next turn for a goal,
-    the check of a goal, or a message in a group that is not addressed to us. The readers of
-    messages know which ones are commands.
-
-    `event_id` is the platform's id, the same after redelivery; with channel and account it is
-    unique. `message_id` is the platform's id of the message (an edit has the same). `edited` marks
-    a new version of an earlier message. `private` is false in groups. `received_at` is Unix time in
-    seconds. `quoted` is the text of the message that this one replies to, `quoted_id` its id;
-    `quoted_own` says that the sender wrote it, `quoted_from` names another author or chat.
+    Its `kind` decides its treatment: a person's message, a pressed button, a due job, the task or
+    the result of a sub-agent, the end of background commands, a goal, the next turn for a goal, the
+    check of a goal, or a message in a group that is not addressed to Kore. The readers of messages
+    recognize commands. `event_id` is the platform's id, unchanged after redelivery; with channel
+    and account it is unique. `message_id` is the platform's id of the message (an edit has the
+    same). `edited` marks a new version of an earlier message. `private` is false in groups.
+    `received_at` is Unix time in seconds. `quoted` is the text of the message that this one replies
+    to, `quoted_id` its id; `quoted_own` means that the sender wrote it; `quoted_from` names another
+    author or chat.
     """
 
     channel: str
@@ -254,20 +253,20 @@ class InboundMessage:
     forwarded_from: str | None = None
     kind: MessageKind = "message"
     options: MessageOptions = MessageOptions()
-    # A button's `content` is its data, `pressed_on` the id of the message above it.
+    # For a button, `content` is its data and `pressed_on` the id of its message.
     pressed_on: str | None = None
-    # The number of the sub-agent's task; the task waits in a `lane` of its own.
+    # The number of the sub-agent's task, which waits in a separate `lane`.
     task: int | None = None
     lane: str | None = None
-    # The number of the due job, in its maker's name, or of the job that this works for. No person
-    # can be asked.
+    # The number of the due job, in its creator's name, or of the job that this message works for.
+    # No person can be asked.
     job: int | None = None
     # Files of the message, in order. Parts of one `album` arrive separately and become one message
-    # (see `store/held.py`). A part that `follows` is addressed to us only if its album is.
+    # (see `store/held.py`). A part that `follows` is addressed to Kore only if its album is.
     media: tuple[Media, ...] = ()
     album: str | None = None
     follows: bool = False
-    # Nothing in it is readable for this version of Kore; `content` is empty.
+    # This version of Kore cannot read any of it; `content` is empty.
     unknown: bool = False
     # Language of the sender's app, one of `agent.i18n.LANGUAGES`.
     language: str | None = None
@@ -283,7 +282,7 @@ class InboundMessage:
 
     @property
     def model(self) -> str | None:
-        """Model of a terminal's `--model`, which precedes the conversation's model."""
+        """Model of a terminal's `--model`, which overrides the conversation's model."""
         return self.options.model
 
     @property
@@ -415,7 +414,7 @@ def _matching_fields(cls: type, data: Mapping[str, Any]) -> dict[str, Any]:
 
 @frozen
 class Entity:
-    """Formatting of a stretch of text; offset and length count UTF-16 units."""
+    """Formatting of a range of text; offset and length count UTF-16 units."""
 
     type: str
     offset: int
@@ -425,7 +424,7 @@ class Entity:
 
 @frozen
 class Button:
-    """A button below a message; `data` comes back when it is pressed."""
+    """Button below a message; `data` is returned when it is pressed."""
 
     label: str
     data: str
@@ -471,8 +470,8 @@ class OutboundMessage:
     """One outgoing part of a reply.
 
     `provider_message_id` is set when the platform already shows an earlier version (a preview): the
-    part is then sent as an edit of it. `maybe_duplicate` means that an earlier try may have
-    arrived; the channel shows that to the reader. `preview_lost`: only an unfinished preview may
+    part is then sent as an edit of it. `maybe_duplicate` means that an earlier attempt may have
+    arrived; the channel shows this to the reader. `preview_lost`: only an unfinished preview may
     have arrived. `event_id` names the inbound message that is answered, and `last` closes the
     answer. `strayed`: its topic is closed or gone, so it is sent to the surrounding chat. `seq` is
     its number in the outbox. `outcome` is as in `Delivered`.

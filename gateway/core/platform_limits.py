@@ -1,4 +1,4 @@
-"""Limits of chat platforms, which their channels report to shared code."""
+"""Limits of chat platforms, reported by their channels to shared code."""
 
 from typing import Literal
 
@@ -29,8 +29,8 @@ class FileLimits:
     """Limits for files.
 
     Pictures larger than `photo_bytes` are sent as documents. `album_kinds` are groups of kinds that
-    may share an album of at most `album_files` files; without any, each file is a message. A longer
-    text than `caption` allows becomes a message of its own.
+    may share an album of at most `album_files` files; without any, each file is a message. Text
+    longer than `caption` allows becomes a separate message.
     """
 
     file_bytes: int
@@ -42,7 +42,7 @@ class FileLimits:
 
 @frozen
 class ButtonLimits:
-    """Limits for buttons: of the data of each, and of their number below a message."""
+    """Limits for buttons: their data, and their number below a message."""
 
     data_bytes: int
     count: int

@@ -28,7 +28,7 @@ from gateway.core.messages import Button
 # Longer lines are wrapped, because narrow screens would cut them.
 MAX_LINE_CHARS = 160
 _CONTINUES = "↪ "
-# More blanks or empty lines would push the following text out of sight.
+# More spaces or empty lines would push the following text out of sight.
 _BLANKS = re.compile(r"[ \t]{41,}|\t{11,}")
 _MAX_EMPTY_LINES = 2
 _INDENT = "    "
@@ -75,7 +75,7 @@ _LABELS_FOR_CHANGES: dict[tuple[Answer, Scope], str] = {
         "Always allow reading and changing files in {folder}"
     ),
 }
-# Beyond this number, choices are numbered in the text and a reply names one.
+# Beyond this number, choices are numbered in the text, and a reply names one of them.
 MAX_BUTTONS = 10
 _KIND = "e"
 _OTHERWISE = "-"

@@ -35,7 +35,7 @@ class Delivered:
 
     @property
     def ends_goal(self) -> bool:
-        """True if the goal of the lane is not worked on any more."""
+        """True if work on the goal of the lane has ended."""
         return self.outcome not in (None, "refused", "active")
 
     def is_repeat(self, last_seq: int) -> bool:
@@ -168,8 +168,8 @@ class ApiRequest:
 class ApiAnswer:
     """Present or future answer to a request of a program.
 
-    `made_at` is the time of the request, in Unix seconds. If `answer` is None and `is_complete`,
-    the answer was not to be stored. A later request can continue `conversation`.
+    `made_at` is the time of the request, in Unix seconds. If `answer` is None and `is_complete` is
+    true, the answer must not be stored. A later request can continue `conversation`.
     """
 
     token: str
@@ -306,7 +306,7 @@ class ConsoleLease:
     """Place of a console: its chat id and its session (None: the first message creates one).
 
     `unfinished`: an earlier answer is still in progress there, because the process was killed or no
-    screen watched. `language` is the language that the person at the console chose. `delivered` is
+    screen watched. `language` is the language chosen by the person at the console. `delivered` is
     the number of the last delivery that was already shown there. `passed_over` is a session with
     unfinished work that a new console does not take over.
     """
@@ -340,7 +340,7 @@ class NewJob:
 JobChange = Literal["remove", "pause", "resume", "run"]
 PluginChange = Literal["enable", "disable", "pin", "unpin", "remove"]
 
-# Detail of the tool trace below an answer.
+# Level of detail of the tool trace below an answer.
 Trace = Literal["off", "summary", "full"]
 
 

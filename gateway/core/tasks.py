@@ -1,4 +1,4 @@
-"""Asyncio tasks: background tasks of a block, and work that completes despite cancellation."""
+"""Asyncio tasks: background tasks of a context, and work that completes despite cancellation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def task_scope() -> AsyncIterator[Start]:
-    """Provide a function that starts tasks.
+    """Yield a function that starts tasks.
 
-    The first error of a task ends the block, and is raised as it is.
+    The first error of a task ends the context and is raised unchanged.
     """
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -42,7 +42,7 @@ async def task_scope() -> AsyncIterator[Start]:
 async def run_to_completion(work: Awaitable[T]) -> T:
     """Return the result of the work.
 
-    A cancelled caller waits for the result too, however often it is cancelled.
+    Even a cancelled caller waits for the result, regardless of repeated cancellation.
     """
     future = asyncio.ensure_future(work)
     try:

@@ -57,7 +57,7 @@ def zone_in_file(file: Path) -> str | None:
 
 
 def quiet_until(hours: str | None, zone: str, now: float) -> float | None:
-    """Return the end of the current quiet hours ("22:00-07:00"), None outside of them."""
+    """Return the end of the current quiet hours ("22:00-07:00"), or None."""
     match = QUIET.fullmatch(hours or "")
     if match is None:
         return None

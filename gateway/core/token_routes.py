@@ -1,6 +1,6 @@
 """Routes of access tokens with a role.
 
-Each such token is a person of its own, with conversations of its own.
+Each such token counts as a separate person with separate conversations.
 """
 
 from gateway.core.messages import Route

@@ -1,9 +1,9 @@
 """Sessions as JSON lines: Kore's own form and KodaX's.
 
 The first line is the metadata (`{"_type": "meta", "title", "id", "createdAt", …}`), each further
-line a message or a record that is preserved as it is. A vendor that refuses one message refuses the
-whole conversation for ever, so possibly unacceptable parts of a file of unknown origin are not
-imported into messages.
+line a message or a record that is preserved unchanged. A vendor that rejects one message rejects
+the whole conversation forever, so possibly unacceptable parts of a file of unknown origin are not
+imported.
 """
 
 import base64
@@ -22,7 +22,7 @@ from gateway.core import kodax_import
 from gateway.core.markdown import code
 
 _ROLES = ("user", "assistant", "tool")
-# An own message line has its time next to the message.
+# Kore's own message lines have the time next to the message.
 _AT = "timestamp"
 # Formats that every vendor accepts, with their first bytes.
 # https://platform.claude.com/docs/en/build-with-claude/vision

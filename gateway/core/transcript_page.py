@@ -1,4 +1,4 @@
-"""Conversation as one self-contained page of HTML without scripts."""
+"""Conversation as a self-contained HTML page without scripts."""
 
 import base64
 import hashlib
@@ -90,7 +90,7 @@ def _articles(messages: Sequence[Message]) -> Iterator[str]:
 def _results(following: Sequence[Message]) -> Mapping[str | None, Message]:
     """Return the results of a reply's calls by id.
 
-    Ids are unique in a reply only; some vendors use them again in the next one.
+    Ids are unique only within a reply; some vendors reuse them in the next one.
     """
     results = takewhile(lambda item: item.role == "tool", following)
     return {result.tool_call_id: result for result in results}

@@ -10,10 +10,10 @@ from agent.security.policy.base import PermissionMode
 
 @frozen
 class TurnChoice:
-    """A choice: its `key`, its `label`, and the `text` of the message that makes it, a command.
+    """Choice: its `key`, its `label`, and the `text` of the command that makes it.
 
-    `mode` is the permission mode afterwards; None if it stays. With `is_fresh`, the work begins in
-    a new conversation, whose first message is the plan.
+    `mode` is the permission mode afterwards, or None if it does not change. With `is_fresh`, the
+    work begins in a new conversation, whose first message is the plan.
     """
 
     key: str

@@ -14,7 +14,7 @@ from gateway.core import markdown
 from gateway.presenter.blocks import call_title
 
 _WHAT_CHARS = 48
-# Shorter durations are not worth showing.
+# Shorter durations are not shown.
 _MIN_ELAPSED_S = 10
 
 
@@ -47,13 +47,13 @@ class ActivityStatus:
                 self._now("")
 
     def set_paused(self, sentence: str) -> None:
-        """Show the sentence that says what the paused turn waits for."""
+        """Show the sentence that explains what the paused turn is waiting for."""
         self._calls.clear()
         self._now(sentence)
 
     @property
     def line(self) -> str:
-        """The activity as one line of markdown."""
+        """Activity as one line of markdown."""
         texts = list(self._calls.values()) or [self._else]
         if not texts[0]:
             return ""
@@ -82,7 +82,7 @@ def _quoted(part: LabelPart) -> str:
 def code(text: str, *, keep_end: bool = False) -> str:
     """Return the text as inline code, shortened to fit a line.
 
-    `keep_end` shortens at the start, because the end of a path says more.
+    `keep_end` shortens at the start, because the end of a path is more informative.
     """
     text = markdown.join_lines(text)
     if len(text) > _WHAT_CHARS:

@@ -1,7 +1,7 @@
 """Copies of outgoing files, unchanged until they are sent.
 
 A copy is private to Kore (0600). It is deleted once its delivery or failure is on record; the next
-start removes copies that a crash left behind. A message whose files a chat refuses becomes text.
+start removes copies that a crash left behind. If a chat rejects files, their message becomes text.
 """
 
 import asyncio
@@ -260,7 +260,8 @@ def without_files(
     if is_answer and isinstance(channel, SupportsWholeAnswers):
         (file,) = content.files
         if file.text is not None and (rest := channel.render_whole(file.text)[message.part :]):
-            # The text of a file is not a field of a message, so its links were never defused.
+            # The text of a file is not a field of a message, so its links have not been defused
+            # yet.
             return [defuse_part(part, is_markdown=False, is_read=False) for part in rest]
     names = ", ".join(file.name for file in content.files)
     note = (

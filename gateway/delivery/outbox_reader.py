@@ -24,7 +24,7 @@ MAX_TRIES = 12
 class OutboxReader:
     """Reader of the outbox that retries failed transactions.
 
-    `clock` returns Unix time in seconds; `wait` pauses until the next try.
+    `clock` returns Unix time in seconds; `wait` pauses until the next attempt.
     """
 
     def __init__(self, database: Store, clock: Callable[[], float], wait: Wait) -> None:
@@ -57,7 +57,7 @@ class OutboxReader:
     async def next_part(self, lane: str) -> PendingPart | float | None:
         """Return the head of a route (`outbox.head`).
 
-        An unreadable message is given up, because it would block all messages behind it. Raises
+        An unreadable message is given up, because it would block all messages after it. Raises
         `StoreError`.
         """
         while True:

@@ -50,7 +50,7 @@ _LEFT_OVER = OutboundPart("…")
 
 @runtime_checkable
 class SupportsPreview(SupportsStreaming, SupportsTyping, Protocol):
-    """A channel that can show a growing answer and a typing indicator."""
+    """Channel that can show a growing answer and a typing indicator."""
 
 
 @frozen
@@ -142,7 +142,7 @@ class StreamingPreview:
         return self._pages
 
     def set_paused(self, sentence: str) -> None:
-        """Show the sentence that says what the paused turn waits for."""
+        """Show the sentence that explains what the paused turn is waiting for."""
         self._activity.set_paused(sentence)
         self._is_paused = True
 

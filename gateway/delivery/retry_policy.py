@@ -5,7 +5,7 @@ from gateway.store.repositories.delivery.outbox import PendingPart
 RETRY_TIMEOUT_S = 24 * 3600
 MAX_AMBIGUOUS_TRIES = 3
 _BACKOFF_S = (1, 2, 5, 15, 60, 300, 900)
-# Spread widely, so that the last try does not meet the same outage as the first.
+# Spread widely, so that the last attempt does not fall into the same outage as the first.
 _UNCLEAR_BACKOFF_S = (1, 30)
 # Spreads the retries of many routes over time.
 JITTER = (0.8, 1.2)
@@ -24,7 +24,7 @@ def is_last_try(due: PendingPart) -> bool:
 
 
 def backoff_s(due: PendingPart, *, ambiguous: bool) -> float:
-    """Return the delay until the next try, in seconds."""
+    """Return the delay until the next attempt, in seconds."""
     if ambiguous and due.message.provider_message_id is None:
         return _UNCLEAR_BACKOFF_S[due.ambiguous]
     return _BACKOFF_S[min(due.attempts, len(_BACKOFF_S) - 1)]

@@ -105,8 +105,8 @@ class OutboxSender:
     `when_given_up` is called inside the transaction that gives up a part of a delivery; it returns
     a callback for after the commit. `record_unreachable` ends the messages for a chat that accepts
     no text. `clock` returns Unix time in seconds and does not jump; `wait` pauses a route until its
-    next try; `outgoing` manages files. In a process that sends nothing itself, `pass_on` notifies
-    the sending process.
+    next attempt; `outgoing` manages files. In a process that sends nothing itself, `pass_on`
+    notifies the sending process.
     """
 
     def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
@@ -181,7 +181,7 @@ class OutboxSender:
         """Let the transaction that puts `reply` mark its first part as in flight.
 
         This requires an idle route and free capacity on the platform; otherwise, yield None. The
-        block owns the route: wake-ups are processed afterwards, even if the block fails, since a
+        context owns the route: wake-ups are processed afterwards, even if the body fails, since a
         marked part that is not handed over is still the head of its route.
         """
         if self._group is None or reply is None or not self._is_free(reply):
@@ -327,7 +327,8 @@ class OutboxSender:
     async def _take(self, channel: Channel, due: PendingPart) -> None:
         """Mark the part as in flight once the platform has capacity."""
         if due.ambiguous and isinstance(channel, SupportsProbe):
-            # Unclear tries are few: spend none while the platform is clearly down.
+            # The number of unclear attempts is limited, so make none while the platform is clearly
+            # down.
             await channel.probe()
         if (admission := ability(channel, SupportsAdmission)) is not None:
             await admission.admit(due.message.route)

@@ -1,8 +1,8 @@
 """Port for short messages between the processes of one Kore; messages may be lost.
 
-The truth is in the database, and every receiver also looks there from time to time. A message is a
-hint that something has happened, or a piece of a streaming answer whose whole text is stored in the
-end.
+The database is authoritative, and every receiver also checks it periodically. A message is a hint
+that something has happened, or a chunk of a streaming answer whose complete text is eventually
+stored.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 # Receivers: the process that owns the data, or every worker.
 Topic = Literal["front", "workers"]
 Receive = Callable[[bytes], None]
-# Time that a process which ends waits for an unreachable server.
+# Time that a process waits for an unreachable server when it exits.
 FLUSH_TIMEOUT_S = 2.0
 
 

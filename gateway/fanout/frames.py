@@ -1,9 +1,10 @@
-"""Frames of messages: small messages together, large ones in pieces, sealed where the store is.
+"""Frames of messages.
 
-A frame names its sender and has a number, counted per sender and topic, so that a receiver
-recognises repeated and missing frames. Frames of a sender arrive in order. A frame also has its
-time: a recorded frame is rejected when it is replayed to a process that started later or has
-forgotten the sender.
+Small messages are combined, large messages are split, and frames are sealed if the store is. A
+frame names its sender and has a number, counted per sender and topic, so that a receiver recognises
+repeated and missing frames. Frames of a sender arrive in order. A frame also has its time: a
+recorded frame is rejected when it is replayed to a process that started later or has forgotten the
+sender.
 """
 
 import os
@@ -122,7 +123,7 @@ class FrameReader:
         self._senders: OrderedDict[bytes, _SenderState] = OrderedDict()
 
     def read(self, frame: bytes) -> None:
-        """Pass on each message that ends in the frame. Raises `FrameError`."""
+        """Pass on each message that is completed by the frame. Raises `FrameError`."""
         if len(frame) < _HEAD.size:
             raise FrameError("a frame is too short")
         head = frame[: _HEAD.size]

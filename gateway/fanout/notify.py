@@ -126,7 +126,7 @@ class _NotifyLink:
                 async with asyncio.timeout(_CHECK_S):
                     await self._lost.wait()
             except TimeoutError:
-                # Nothing tells a listener that a device in between has dropped its connection.
+                # A listener is not informed when a device in between drops its connection.
                 await self._ask(partial(self._server.send_query, b"SELECT 1"))
             else:
                 raise LinkLost(self._reason)

@@ -1,4 +1,4 @@
-"""Choice of the transport: NATS where it is configured, else NOTIFY."""
+"""Choice of the transport: NATS if it is configured, else NOTIFY."""
 
 import logging
 from hashlib import sha256

@@ -58,7 +58,7 @@ _STORE_RETRY_INTERVAL_S = 5.0
 _NOBODY = mark_for_translation("downloads from its source are not supported")
 _NOT_KEPT = mark_for_translation("it could not be saved to disk ({reason})")
 _FULL = mark_for_translation("the disk is nearly full")
-# Names of media without a name of their own.
+# Names for media without a name.
 _CALLED = {
     "photo": mark_for_translation("the photo"),
     "video": mark_for_translation("the video"),
@@ -184,7 +184,7 @@ class MediaDownloader:
                 if lane := await self._transact(pending_media.release, row):
                     self._wake(lane)
         except SealBroken:
-            # Messages behind a row that cannot be read must not wait for it.
+            # Messages after an unreadable row must not wait for it.
             if lane := await self._transact(codecs.bury, seq):
                 self._wake(lane)
         finally:
@@ -208,7 +208,7 @@ class MediaDownloader:
             self._sender.wake(replies[0].route.lane)
 
     async def _fetch_with_retries(self, row: PendingMessage, media: Media) -> Media:
-        """Fetch a file. Raises `NotFetched` when it cannot be had."""
+        """Fetch a file. Raises `NotFetched` if it is unavailable."""
         waits_s, room_waits_s = deque(self._waits_s), deque(self._room_waits_s)
         has_warned = False
         while True:

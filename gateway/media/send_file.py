@@ -76,7 +76,7 @@ def _parts(
 ) -> Sequence[OutboundPart]:
     """Return one message per album.
 
-    The caption goes below the first album, or behind all of them when it is long.
+    The caption is below the first album or, if it is long, after all of them.
     """
     groups = _albums(files, limits)
     below = len(caption) == 1 and limits.caption.allows(caption[0].text)

@@ -22,7 +22,7 @@ from agent.security.taint.file_marks import mark_tainted
 from agent.text.media_types import MAX_PICTURE_BYTES, sniff_image_type
 from gateway.core.messages import InboundMessage, Media
 
-# Space on the disk that received files never use.
+# Disk space that received files must leave free.
 FREE_BYTES = 100 * 2**20
 
 _NAME_CHARS = 60
@@ -65,7 +65,7 @@ class InboxPaths(Protocol):
 
 
 def storage_name(media: Media, account: str) -> str:
-    """Return a plain name that is the same whenever the same file arrives, and unique to it.
+    """Return a plain name that is unique to the file, and the same whenever it arrives.
 
     The part after the first characters distinguishes it from all others.
     """
@@ -100,8 +100,8 @@ async def store_upload(
     """Write a file with `pour`, all or nothing, and mark it as untrusted content.
 
     Paths are real: a folder that became a link is refused. A kill leaves a partial file, which the
-    next attempt overwrites. An existing file at `path` stays. Raises `OSError`, and errors of
-    `pour`.
+    next attempt overwrites. An existing file at `path` is not replaced. Raises `OSError`, and
+    errors of `pour`.
     """
     part = path.with_name(f".{path.name}.part")
     file = await asyncio.to_thread(_open_part, part)
@@ -124,7 +124,7 @@ def discard(path: Path) -> None:
 def delete_older_than(inbox: Path, before: float) -> int:
     """Delete received files below a folder that were last touched before `before`.
 
-    `before` is Unix time. Returns the number of deleted files; files from elsewhere stay.
+    `before` is Unix time. Returns the number of deleted files; other files are not deleted.
     """
     deleted = 0
     # Without the folder, or with a link in its place, nothing was received.

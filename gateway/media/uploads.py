@@ -194,7 +194,7 @@ class Uploads:
 
 
 def is_inbox_path(path: str) -> bool:
-    """Return whether the path is one that an upload gets: directly in the owner's inbox."""
+    """Return whether an upload may have this path, which is directly in the owner's inbox."""
     folder, _, name = path.rpartition("/")
     return folder == INBOX_FOLDER and storage.is_stored_name(name)
 

@@ -1,4 +1,4 @@
-"""Marks of untrusted content in a backup: each packed file and folder carries its own."""
+"""Marks of untrusted content in a backup, stored with each packed file and folder."""
 
 import os
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class MarkWriter:
     def level(self, path: str) -> MarkLevel:
         """Return the level of a path below the folder."""
         place = self._folder / path
-        # A path that cannot be examined any more may have contained anything.
+        # A path that can no longer be examined may have contained anything.
         return mark_level(place, self._times) if os.path.lexists(place) else "unseen"
 
     def add(self, path: str, entry: "ZipInfo") -> None:
@@ -57,7 +57,7 @@ def read_marks(packed: "ZipFile", name: str) -> Mapping[str, MarkLevel] | None:
 
 
 def put_marks(folder: Path, marks: Mapping[str, MarkLevel] | None) -> None:
-    """Mark files unpacked into the folder; everything where the marks are unknown."""
+    """Mark the files unpacked into the folder, or all of them if the marks are unknown."""
     if marks is None:
         note_earliest(folder, SINCE, 0.0)
         return

@@ -1,4 +1,4 @@
-"""Remote editor of settings: listing, checking and changing single keys.
+"""Remote editor of settings: lists, checks and changes individual keys.
 
 A change is checked first and written only as checked: if the file has changed in between, nothing
 is written. Changes that widen Kore's permissions must be confirmed.
@@ -46,7 +46,7 @@ _MAX_VALUE_CHARS = 200_000
 
 @frozen
 class CheckedChange:
-    """A valid change: the current file, the edit, and the facts to show."""
+    """Valid change: the current file, the edit, and the facts to show."""
 
     before: str
     edit: ConfigEdit
@@ -292,7 +292,7 @@ class ConfigEditor:
 
 
 def _concerns(name: str, changed: Sequence[str]) -> bool:
-    """Return whether a key, a part of it or what contains it is among the changed ones.
+    """Return whether a key, one of its parts or its container is among the changed keys.
 
     A package that is added or removed changes as a whole.
     """

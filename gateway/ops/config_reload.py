@@ -1,4 +1,6 @@
-"""Reload of the configuration while the gateway runs; errors leave the last valid one in use."""
+"""Reload of the configuration while the gateway runs; after errors, the last valid one remains in
+use.
+"""
 
 import asyncio
 import hashlib

@@ -24,7 +24,7 @@ _PLAN_TIMEOUT_S = 10.0
 
 
 class PolicyCheck:
-    """Check against the rules in force; nothing is executed."""
+    """Check against the current rules; nothing is executed."""
 
     def __init__(
         self, agent: Agent[Any], policies: RoleRegistry, access: AccessControl, workspace: Path

@@ -49,8 +49,8 @@ class ChangeRules:
 class ProjectChanges:
     """Editor of project files, which reads the state at every call.
 
-    A question of the policy counts as answered, because the person making the change would be
-    asked. A denial applies.
+    A question of the policy counts as answered, because it would be put to the person who makes the
+    change. A denial applies.
     """
 
     def __init__(self, files: ProjectFiles, rules: ChangeRules) -> None:

@@ -22,7 +22,7 @@ _MAX_VALUE_CHARS = 2_000
 
 @frozen
 class MovedPlace:
-    """A path that the backup replaces although the present configuration does not use it.
+    """Path that the backup replaces although the current configuration does not use it.
 
     `variable` sets the path for one call of `kore`.
     """
@@ -47,7 +47,7 @@ class RestoreReview:
 def review_restore(
     present: Settings, coming: Settings, parts: Path, trust_file: Path
 ) -> RestoreReview:
-    """Compare the settings and the backup's files in `parts` with the present ones.
+    """Compare the settings and the backup's files in `parts` with the current ones.
 
     Raises `ConfigError` for an unreadable file of the backup.
     """
@@ -61,7 +61,7 @@ def review_restore(
 
 
 def _moved_places(present: Settings, coming: Settings) -> Iterator[MovedPlace]:
-    """Yield a workspace outside of the present one, and a database in another file."""
+    """Yield a workspace outside of the current one, and a database in another file."""
     workspace = coming.agent.workspace.resolve()
     if not workspace.is_relative_to(present.agent.workspace.resolve()):
         yield MovedPlace(t("workspace"), workspace, "KORE_AGENT_WORKSPACE")
@@ -73,7 +73,7 @@ def _moved_places(present: Settings, coming: Settings) -> Iterator[MovedPlace]:
 def _widening_lines(present: Settings, coming: Settings, config: Any) -> Iterator[str]:
     """Yield each key that changes Kore's permissions, with its value in `config`.
 
-    References take the place of secrets there.
+    Secrets in it are references.
     """
     diff = update(present, coming)
     for key in (*diff.changed_keys, *diff.restart_keys):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class ScreenData:
     """Parts of this process that the screens show.
 
-    `sources` and `reloader` are set where its configuration is reloaded after changes.
+    `sources` and `reloader` are set if the configuration is reloaded after changes.
     """
 
     settings: Settings

@@ -72,7 +72,7 @@ def unit_path(environ: Mapping[str, str]) -> Path:
 
 
 def require_systemd() -> None:
-    """Raise `KoreError` where systemd does not run services for this user."""
+    """Raise `KoreError` if systemd does not run services for this user."""
     if find_trusted_program("systemctl") is None:
         raise _without(t("systemd not found"))
     ran = systemctl("show-environment")

@@ -33,7 +33,7 @@ from gateway.store.repositories.user_data import erasure
 if TYPE_CHECKING:
     from gateway.store.files.file_store import SharedFiles
 
-# State of a deletion when only its bytes remain.
+# State of a deletion when only traces on disk remain.
 _REWRITE = "rewrite"
 _BLOB = re.compile(r"\b[0-9a-f]{40}\b")
 _ABOUT = """All that this Kore keeps of {who}.
@@ -189,7 +189,7 @@ class UserDataService:
             if plan.copies:
                 for path in self.database.upgrade_copies():
                     path.unlink(missing_ok=True)
-            # From here on, the person's name is no longer stored.
+            # From now on, the person's name is no longer stored.
             await self.database.transact(preferences.put_state, preferences.DELETION, _REWRITE)
         await self.database.rewrite()
         await self.database.transact(preferences.drop_state, preferences.DELETION)
@@ -270,7 +270,7 @@ def _delete_shared(files: "SharedFiles", plan: "_Plan", needed: frozenset[str]) 
 
 
 def _is_deleted(member: TreeEntry) -> bool:
-    """Delete the entry; False for a file that cannot be deleted.
+    """Delete the entry; return False for a file that cannot be deleted.
 
     A folder is deleted if it is empty.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Operations:
-    """Parts for operators. `reloader` is set where files of the configuration are watched."""
+    """Parts for operators. `reloader` is set if configuration files are watched."""
 
     reloader: ConfigReloader | None
     screens: ScreenData

@@ -33,7 +33,7 @@ _MAX_DAYS, _MAX_LINES = 366, 1_000
 
 
 class Workbench:
-    """Workbench, which reads the state at every call."""
+    """Workbench that reads the state at every call."""
 
     def __init__(
         self, *, database: Store, home: DataDir, settings: Settings, redactor: Redactor
@@ -101,7 +101,7 @@ class Workbench:
                     hint=t("read it again, and make your change in that"),
                 )
             try:
-                # Untrusted text does not become the person's by an edit of the file.
+                # An edit does not make untrusted text in the file the person's own.
                 write_marked(path, data, self._settings.agent.workspace, NOTHING)
             except ToolError as exc:
                 raise KoreError(str(exc)) from exc

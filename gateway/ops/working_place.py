@@ -22,8 +22,8 @@ from gateway.turns.agents.profiles import origin_of
 class WorkingPlace:
     """Folder where a person is, and the workspace around it.
 
-    `untrusted_repository` is the root of the repository around `folder` where the workspace is
-    only `folder`, because the person has not trusted the repository.
+    `untrusted_repository` is the root of the repository that contains `folder`, if the workspace is
+    only `folder` because the person has not trusted the repository.
     """
 
     workspace: Path
@@ -67,9 +67,9 @@ def chosen_place(settings: Settings, home: DataDir, folder: Path) -> WorkingPlac
 def limit_to_trust(
     place: WorkingPlace, settings: Settings, home: DataDir, *, is_chosen: bool
 ) -> WorkingPlace:
-    """Return the place without the repository where that would exceed the person's trust.
+    """Return the place without the repository if that would exceed the person's trust.
 
-    A person who trusted the folder, or chose it explicitly, did not mean the folders around it.
+    A person who trusted the folder, or chose it explicitly, did not mean its parent folders.
     """
     origin = origin_of(settings, home)
     if place.workspace == place.folder or origin.is_own(place.workspace):

@@ -14,7 +14,7 @@ _MAX_BYTES = 256 * 2**20
 def copy_plugin(source: Path, target: Path) -> tuple[str, ...]:
     """Copy a folder to a new one and return the links that were left out.
 
-    Those are links that lead out of the folder, in a circle or nowhere; other links become copies
+    These are links that lead out of the folder, are circular or dangling; other links become copies
     of their targets. Raises `PluginError` for a folder that is too large.
     """
     copying = _Copying(source.resolve(), target)
@@ -71,5 +71,5 @@ class _Copying:
 
 
 def _is_of_tools(path: Path) -> bool:
-    """Return whether it is git's history, which may contain a password, or npm's cache."""
+    """Return whether a folder is git's history, which may contain a password, or npm's cache."""
     return path.name == ".git" or path.parts[-2:] == ("node_modules", ".cache")

@@ -140,7 +140,7 @@ class PluginInstaller:
         return plugin
 
     def check_name(self, review: PluginReview) -> None:
-        """Refuse a plugin with the name of one from elsewhere. Raises `PluginError`.
+        """Refuse a plugin that has the name of a plugin from another source. Raises `PluginError`.
 
         Answers, approvals and logins under that name are not for the new plugin.
         """

@@ -31,11 +31,11 @@ _REMOTE = ("https://", "ssh://", "git@")
 _PACKAGE = re.compile(r"(@[a-z0-9~][\w.~-]*/)?[A-Za-z0-9~][\w.~-]*", re.ASCII)
 _VERSION = re.compile(r"[\w.+^~<>=*| -]{0,100}", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-# Attributes of a repository choose which of the person's filters run; none may.
+# Attributes of a repository select the person's filters to run; none of them may run.
 _WITHOUT_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
 # Files come out as stored: conversions would enlarge them or run filters.
 _WITHOUT_CONVERSION = "* -text -ident -filter -working-tree-encoding\n"
-# Folders that belong to a plugin, so that a single one is not the folder around it.
+# Folders of a plugin; a single subfolder with such a name is not a wrapper around the plugin.
 _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "output-styles"})
 
 
@@ -87,7 +87,7 @@ def _path_of(text: str) -> Path:
 
 
 def fetch(source: Source, target: Path, base: Path | None = None) -> Path:
-    """Fetch a source and return its folder: `target`, or a folder that exists already.
+    """Fetch a source and return its folder: `target`, or an existing folder.
 
     `base` is the start of a market's relative sources. Blocks. Raises `PluginError`.
     """

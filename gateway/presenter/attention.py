@@ -16,10 +16,10 @@ SENTENCES: dict[Reason, str] = {
 
 
 class Attention:
-    """Decides for each event of a conversation: a question, or the end of a long turn.
+    """Selector of the events to report: questions, and ends of long turns.
 
-    A turn is long from `after_s` seconds on, counted from its start or its last answered question;
-    None: nothing is worth a notification. `clock` returns seconds.
+    A turn is long after `after_s` seconds, counted from its start or its last answered question;
+    None turns all notifications off. `clock` returns seconds.
     """
 
     def __init__(self, after_s: float | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,6 +39,6 @@ class Attention:
             case events.Done(result):
                 began_at, self._began_at = self._began_at, None
                 is_long = began_at is not None and self._clock() - began_at >= self._after_s
-                # A person who stops a turn is there.
+                # A person who stops a turn is present.
                 return "ended" if is_long and result.stopped != "cancelled" else None
         return None

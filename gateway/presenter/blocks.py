@@ -33,7 +33,7 @@ _TESTS = re.compile(
     r"|\b(?:npm|pnpm|yarn|bun|go|cargo|make|mix|gradle|mvn|dotnet) (?:run )?(?:test|check)\b"
 )
 _TESTING = mark_for_translation("Running the tests: {command}")
-# Arguments that say most about a call without a label of its own.
+# Arguments that best describe a call without a label.
 _DETAIL_KEYS = ("command", "path", "file_path", "url", "query", "pattern", "text", "id")
 # Kinds of tools whose results are counted instead of shown.
 _COUNTED: frozenset[ToolKind] = frozenset({"read", "search", "fetch"})
@@ -42,7 +42,7 @@ _MAX_LIST_LINES = 30
 _THOUGHT_LINES = 8
 # A longer diff is shown by its first lines.
 MAX_DIFF_LINES = 60
-# Shorter durations are not worth showing.
+# Shorter durations are not shown.
 _MIN_ELAPSED_S = 1
 _VERDICTS: dict[Answer, str] = {
     "once": mark_for_translation("allowed once"),
@@ -207,7 +207,7 @@ def _fitted(title: Sequence[LabelPart]) -> tuple[LabelPart, ...]:
 
 
 def _detail(arguments: Mapping[str, Any]) -> str:
-    """Return the argument that says most, or all of them as JSON."""
+    """Return the most descriptive argument, or all of them as JSON."""
     detail = next((arguments[key] for key in _DETAIL_KEYS if arguments.get(key)), None)
     if detail is None and arguments:
         detail = json.dumps(dict(arguments), ensure_ascii=False, default=str)

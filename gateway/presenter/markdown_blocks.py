@@ -6,7 +6,7 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 
 
 class MarkdownBlocks:
-    """Splits markdown deltas into final blocks; `tail` is the unfinished text.
+    """Splitter of markdown deltas into final blocks; `tail` is the unfinished text.
 
     A block ends at a blank line before text at the margin, or at the end of its fence: indented
     text may still belong to a list.

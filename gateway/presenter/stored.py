@@ -24,7 +24,7 @@ class TextChange:
 
 
 def text_changes(tool: str, arguments: Mapping[str, Any]) -> tuple[TextChange, ...]:
-    """Return the changes that a call makes, as far as its arguments describe them."""
+    """Return the changes that a call makes, if its arguments describe them."""
     traits = tool_traits(tool)
     match arguments:
         case _ if traits.kind != "edit":

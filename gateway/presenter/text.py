@@ -58,7 +58,7 @@ def shorten(line: str, limit: int = MAX_LINE_CHARS) -> str:
 
 
 class LineBuffer:
-    """Splits program output that arrives in chunks into lines (`feed`).
+    """Splitter of program output into lines (`feed`).
 
     `latest` are the newest lines including the unfinished one. A carriage return restarts the line,
     as on any terminal.

@@ -34,10 +34,10 @@ class _Subagent:
 
 
 class TurnPresenter:
-    """Turns events into blocks.
+    """Converter of events to blocks.
 
-    `take` yields the blocks that an event completes, `live` those that may still change, in display
-    order. `answer` is the unfinished text. `clock` returns seconds.
+    `take` yields the blocks that an event completes, `live` the blocks that may still change, in
+    display order. `answer` is the unfinished text. `clock` returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,7 +57,7 @@ class TurnPresenter:
         self._thinking = ""
 
     def discard_call(self, id: str) -> None:
-        """Discard a running call whose result is known otherwise."""
+        """Discard a running call whose result is known from another source."""
         self._running.pop(id, None)
         self._output.pop(id, None)
 

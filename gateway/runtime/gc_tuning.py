@@ -1,7 +1,7 @@
 """Garbage collection during start and exit.
 
-Imports create objects that stay. The collector would walk through them 130 times, a sixth of the
-CPU time that `kore agent -m hi` needs to be ready.
+Imports create permanent objects. The collector would traverse them 130 times, which takes a sixth
+of the CPU time that `kore agent -m hi` needs to be ready.
 """
 
 import gc
@@ -28,8 +28,8 @@ def collect_during_start() -> None:
 
 def freeze_after_start() -> None:
     """Exclude loaded objects from all later collections, in a program that runs for weeks."""
-    # Older objects survived a collection during the start. Another one would free five of 1,500
-    # unreachable objects for three times the time.
+    # Older objects survived a collection during the start. Another collection would take three
+    # times as long to free five of 1,500 unreachable objects.
     gc.collect(0)
     gc.freeze()
     gc.set_threshold(*_USUAL)

@@ -17,9 +17,9 @@ _PLUGIN_LOADER = "pydantic.plugin._loader"
 
 @contextmanager
 def hidden(*packages: str) -> Iterator[None]:
-    """Make packages look uninstalled to imports of this thread, unless they are imported already.
+    """Make packages look uninstalled to imports of this thread, unless they are already imported.
 
-    Other threads import them as usual, and so does this thread after the block.
+    Other threads import them as usual, as does this thread after the context ends.
     """
     finder = _Hidden(packages)
     sys.meta_path.insert(0, finder)
@@ -34,7 +34,7 @@ def disable_pydantic_plugins() -> None:
 
     Its own reads the metadata of every installed package: 25 ms and 1.4 MB for each command. Its
     switch, the variable PYDANTIC_DISABLE_PLUGINS, saves half of that and would be inherited by
-    commands. A program that has imported the loader already retains it.
+    commands. A program that has already imported the loader retains it.
     """
     if _PLUGIN_LOADER not in sys.modules:
         sys.meta_path.insert(0, _NoPydanticPlugins())

@@ -1,4 +1,4 @@
-"""Functions of the C library without `ctypes`, which takes twice the memory of its core."""
+"""Functions of the C library, without `ctypes`, whose core module needs only half the memory."""
 
 from collections.abc import Callable
 

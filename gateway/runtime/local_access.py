@@ -1,7 +1,7 @@
 """Addresses of the local server for programs of this person on this machine.
 
-Programs use a Unix socket: its other end certainly belongs to the same user, and other users cannot
-take it over after the server has ended. No secret is therefore stored.
+Programs use a Unix socket, whose other end certainly belongs to the same user, and which other
+users cannot take over after the server has ended. Therefore no secret is stored.
 """
 
 import json

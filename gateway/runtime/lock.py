@@ -18,10 +18,10 @@ class AlreadyRunning(ConfigError):
 
 @contextmanager
 def acquire(path: Path, what: str) -> Iterator[bool]:
-    """Own the data until the block ends.
+    """Own the data while the context is open.
 
-    Yields True if the previous owner ended without releasing it: its line is still in the file.
-    Raises `AlreadyRunning` with the name of the owner.
+    Yields True if the previous owner ended without releasing it, so that its line is still in the
+    file. Raises `AlreadyRunning` with the name of the owner.
     """
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
         try:

@@ -16,7 +16,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats one JSON object per line: ts (Unix seconds), level, logger, text, `extra`."""
+    """Formatter with one JSON object per line: ts (Unix seconds), level, logger, text, `extra`."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def open_logs(
 
 
 def _rotating(file: Path, settings: Settings) -> logging.Handler:
-    """Return a handler whose files, also the rotated ones, have mode 0600."""
+    """Return a handler whose files, including rotated ones, have mode 0600."""
     from logging.handlers import RotatingFileHandler
 
     class Private(RotatingFileHandler):
@@ -93,8 +93,8 @@ def _rotating(file: Path, settings: Settings) -> logging.Handler:
             return open(descriptor, "a", encoding="utf-8")
 
         def shouldRollover(self, record: logging.LogRecord) -> bool:
-            # The original formats each record to compute its length; one line above the limit does
-            # no harm.
+            # The original formats each record to compute its length, but one line above the limit
+            # does no harm.
             return self.stream is not None and self.stream.tell() >= self.maxBytes
 
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

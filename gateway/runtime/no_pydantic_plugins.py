@@ -1,4 +1,4 @@
-"""Loader of pydantic's plug-ins that knows none; see `import_trimming`."""
+"""Loader of pydantic's plug-ins that loads none; see `import_trimming`."""
 
 
 def get_plugins() -> tuple[()]:

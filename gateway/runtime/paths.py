@@ -22,7 +22,7 @@ class DataDir:
 
     @property
     def draft(self) -> Path:
-        """Configuration that `kore config edit` could not put in place."""
+        """Invalid configuration saved by `kore config edit`."""
         return self.root / "config.edit.json"
 
     @property

@@ -22,7 +22,7 @@ def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
 
 
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> frozenset[str]:
-    """Return every known secret; of a channel's secrets also their parts."""
+    """Return every known secret, including the parts of channels' secrets."""
     return frozenset(filter(is_secret_value, declared_secrets_of(settings, environ)))
 
 

@@ -16,7 +16,7 @@ def ensure_workspace(path: Path) -> bool:
         if path.is_dir():
             return False
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Create it whole or not at all: a partial folder would be taken for the user's.
+        # Create it atomically, because a partial folder would be mistaken for the user's.
         new_folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         _copy(starter(), new_folder)
         new_folder.rename(path)

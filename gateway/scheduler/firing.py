@@ -1,7 +1,7 @@
 """Start of due jobs, recorded in the transaction that starts them.
 
-A reminder goes to the outbox, a prompt to the inbox. Each is keyed by its slot: a crash before the
-commit repeats it, a crash after the commit does not.
+A reminder goes to the outbox, a prompt to the inbox. Each is keyed by its slot: it is repeated
+after a crash before the commit, but not after the commit.
 """
 
 import logging
@@ -29,7 +29,8 @@ from gateway.store.repositories.jobs import Job
 
 log = logging.getLogger(__name__)
 
-# Delays up to this count as on time: a start, a laptop that wakes up, a busy machine.
+# Delays up to this long count as on time, such as after a start, on a laptop that wakes up, or on a
+# busy machine.
 ON_TIME_S = 300.0
 
 # Limit on missed slots that are made up when a job catches up on all of them.
@@ -76,7 +77,7 @@ def fire_now(tx: Transaction, context: JobContext, job: Job, now: float) -> Fire
 def shift_clock_back(tx: Transaction, now: float) -> None:
     """Recompute waiting times after the clock was set back.
 
-    A job that waits for an instant only seemed to be near it.
+    A job that waits for a point in time only seemed to be close to it.
     """
     for job in jobs.listed(tx, None, None):
         if job.state != "on" or job.slot_at is None or job.slot_at <= now:
@@ -144,7 +145,7 @@ def _begin(
     now: float,
     fired: FiredJobs,
 ) -> None:
-    """Run one slot. The slot comes with a sentence about its lateness."""
+    """Run a slot, with a sentence about its lateness."""
     slot, late = slot_with_lateness
     if job.kind != "reminder" and jobs.is_under_way(tx, job):
         if jobs.begin(tx, job, slot, "missed", now):
@@ -189,7 +190,7 @@ def _ask(tx: Transaction, job: Job, slot: int, late: str, now: float) -> None:
 def _pause_if_unreachable(
     tx: Transaction, context: JobContext, job: Job, now: float, fired: FiredJobs
 ) -> bool:
-    """Pause a job whose latest runs did not reach its chat, and tell the owner."""
+    """Pause a job whose latest runs did not reach its chat, and notify the owner."""
     runs = [slot for slot in jobs.slots(tx, job, _MAX_SLOTS) if slot.state != "missed"]
     last = runs[:_MAX_UNDELIVERED]
     is_lost = len(last) == _MAX_UNDELIVERED and all(slot.lost for slot in last)
@@ -217,7 +218,7 @@ def _pause_if_unreachable(
 
 
 def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> bool:
-    """Return whether a reminder failed to arrive so often that it is no longer sent."""
+    """Return whether a reminder has failed so many times that it is no longer sent."""
     last = jobs.slots(tx, job, 2)[1:]
     failures = jobs.count_failure(tx, job.id, failed=bool(last and last[0].lost))
     if failures < context.schedule.max_failures:
@@ -247,7 +248,7 @@ def _tell_missed(
 
 
 def _is_idle(context: JobContext, job: Job) -> bool:
-    """Return whether the job is a heartbeat without anything to do; it then calls no model."""
+    """Return whether the job is a heartbeat with nothing to do, which needs no model."""
     return job.kind == "heartbeat" and not has_work(context.workspace)
 
 

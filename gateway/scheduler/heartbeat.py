@@ -1,4 +1,4 @@
-"""Heartbeat: a periodic look into HEARTBEAT.md, without a model call while it is empty."""
+"""Heartbeat: a periodic check of HEARTBEAT.md, without a model call while it is empty."""
 
 import logging
 import os
@@ -52,7 +52,7 @@ def has_work(workspace: Path) -> bool:
 def ensure_heartbeat_job(
     tx: Transaction, schedule: ScheduleSection, owner: str | None, zone: str, now: float
 ) -> None:
-    """Create, update or remove the heartbeat job as the settings want it.
+    """Create, update or remove the heartbeat job according to the settings.
 
     The job needs a chat in which the owner reads.
     """

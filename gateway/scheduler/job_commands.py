@@ -138,7 +138,7 @@ def parse_request(text: str) -> JobRequest:
     while match := _FLAG.match(text):
         name, value = match[1], match[2] or ""
         if name in ("urgent", "own"):
-            # From here on it is the time.
+            # The rest is the time.
             text = text[match.end(1) :].lstrip()
             request = replace(
                 request,
@@ -209,7 +209,7 @@ def _set_clock(
 
 
 def _describe_zone(tx: Transaction, notifier: JobNotifier, message: InboundMessage) -> str:
-    """Describe the time zone in use, and the jobs that keep the zone they were created in."""
+    """Describe the time zone in use, and the jobs that keep the zone in which they were created."""
     zone = job_editor.zone_for(tx, notifier.context, message)
     visible_jobs = job_editor.visible(tx, notifier.context, message)
     older = [
@@ -246,7 +246,7 @@ def _change(tx: Transaction, notifier: JobNotifier, job: Job, action: str) -> st
 def _terminal(tx: Transaction, notifier: JobNotifier) -> InboundMessage:
     """Return a message of the owner at the machine.
 
-    Its route is the owner's private chat, or the terminal that opens next.
+    Its route is the owner's private chat, or the next terminal to open.
     """
     owner = notifier.context.access.owner_id
     return job_editor.delivery_route(tx, owner, time.time())

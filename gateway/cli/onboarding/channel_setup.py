@@ -87,7 +87,7 @@ class ChannelSetup:
         return None
 
     def require_configured(self) -> ChannelSection:
-        """Return the section as `configured` does; raise `KoreError` without one."""
+        """Return the section like `configured`; raise `KoreError` if there is none."""
         section = self.configured()
         if section is None:
             raise KoreError(
@@ -99,7 +99,7 @@ class ChannelSetup:
     def check(self, answers: Sequence[StepAnswer]) -> SetupResult:
         """Check the credentials with the platform.
 
-        Raises `KoreError`, and `ServiceUnreachable` without an answer.
+        Raises `KoreError`, including `ServiceUnreachable` if there is no answer.
         """
         section = self._section_with(answers)
         return SetupResult(tuple(answers), section, self.identify(section))
@@ -254,7 +254,7 @@ class ChannelSetup:
 
     @property
     def _has_own_names(self) -> bool:
-        """True if variables of Kore's own set this account's keys."""
+        """True if Kore's own variables set this account's keys."""
         return self.account is None and self.spec.is_built_in
 
     def _raw_section(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:

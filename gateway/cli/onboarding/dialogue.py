@@ -23,7 +23,7 @@ class Skip(Exception):
 
 
 class Dialogue:
-    """Asks on stdin and stdout; every question may raise `Back`, `Skip` or `KeyboardInterrupt`.
+    """Dialogue on stdin and stdout; every question may raise `Back`, `Skip` or `KeyboardInterrupt`.
 
     `answers` counts the answered questions.
     """
@@ -37,7 +37,7 @@ class Dialogue:
         print(text, flush=True)
 
     def ask(self, question: str, default: str = "", judge: Judge | None = None) -> str:
-        """Ask for a line, again while `judge` objects; an empty line is `default`."""
+        """Ask for a line, repeatedly while `judge` objects; an empty line means `default`."""
         text = f"{question} [{default}]" if default else question
         prompt = text + (" " if text.endswith(("?", "？")) else ": ")
         while True:

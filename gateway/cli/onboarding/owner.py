@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 @frozen
 class Candidate:
-    """Account of the channel that the future owner writes to."""
+    """Account of the channel to which the future owner writes."""
 
     spec: ChannelSpec[Any]
     identity: ChannelIdentity
@@ -60,7 +60,7 @@ async def await_owner(settings: Settings, home: DataDir, candidate: Candidate, s
 
 
 async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> str:
-    """Wait through the running Kore, once it knows the bot."""
+    """Wait with the help of the running Kore, once it knows the bot."""
     has_notified = False
     while True:
         try:
@@ -68,7 +68,7 @@ async def _wait_for_running(home: DataDir, candidate: Candidate, say: Say) -> st
             if client is not None and candidate.address in (await client.status())["channels"]:
                 return await _wait(client, candidate, say)
         except ConnectionLost:
-            pass  # it is being restarted, as expected here
+            pass  # Kore is being restarted, as expected here
         if not has_notified:
             say(
                 t(

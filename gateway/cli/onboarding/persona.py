@@ -1,4 +1,4 @@
-"""Questions about the assistant and its person, stored in the workspace."""
+"""Questions about the assistant and its person, whose answers are stored in the workspace."""
 
 import os
 import re
@@ -42,7 +42,7 @@ _TONES = (
 
 @dataclass(slots=True)
 class Persona:
-    """Answers about the assistant and its person; empty values stay unchanged."""
+    """Answers about the assistant and its person; empty values change nothing."""
 
     name: str = ""
     manner: str = ""
@@ -67,12 +67,12 @@ def ask_persona(dialogue: Dialogue, persona: Persona, workspace: Path) -> None:
     zone = dialogue.ask(
         t("Your time zone"), _value_after(profile, _ZONE) or machine_zone(), _judge_zone
     )
-    # Set the values only now, so that skipping the step halfway changes nothing.
+    # Set the values only now, so that skipping the rest of the step changes nothing.
     persona.name, persona.manner, persona.person, persona.zone = name, manner, person, zone
 
 
 def write_persona(workspace: Path, persona: Persona) -> None:
-    """Write the answers to the files of the workspace, at the places of the starter files.
+    """Write the answers to the files of the workspace, in the same places as the starter files.
 
     In a file without such a place, a line is appended. Raises `ConfigError`.
     """

@@ -43,7 +43,7 @@ class SetupPlan:
     def write(self, home: DataDir, path: Path, workspace: Path) -> None:
         """Write secrets, configuration and workspace, each file atomically. Raises `ConfigError`.
 
-        The order ensures that a written file never refers to one that is missing.
+        The order ensures that a written file never refers to a missing file.
         """
         with _without_interrupts():
             home.ensure()
@@ -158,7 +158,7 @@ def _persona(dialogue: Dialogue, plan: SetupPlan, context: SetupContext) -> None
 
 
 def _sandbox(dialogue: Dialogue, _: SetupPlan, context: SetupContext) -> None:
-    """Report the sandbox for commands, or the one that could be used; ask nothing."""
+    """Report the sandbox for commands, or a sandbox that could be used; ask nothing."""
     dialogue.say()
     dialogue.say(t("Looking for a sandbox for the commands I run …"))
     check = check_sandbox(context.settings, context.home)

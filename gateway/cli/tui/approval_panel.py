@@ -35,7 +35,7 @@ _ROWS_AROUND = 5
 
 
 class ApprovalPanel(Vertical, can_focus=True):
-    """Shows the first open approval question (`show_first`).
+    """Panel with the first open approval question (`show_first`).
 
     Posts `ReplyGiven` with the person's decision and `Typed` with text meant for the message input.
     Until the end of the question has been on the screen, a key can only deny.
@@ -100,7 +100,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._take_words(False)
 
     def fit(self, rows: int) -> None:
-        """Limit the height for a tab of `rows` rows: the question scrolls, the keys do not."""
+        """Limit the height for a tab of `rows` rows; the question scrolls, the keys do not."""
         most = min(round(rows * _SHARE), rows - _ROWS_BELOW)
         self.query_one(VerticalScroll).styles.max_height = max(1, most - _ROWS_AROUND)
 
@@ -133,7 +133,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif self._choice.press(key, event.time):
             event.stop()
         elif event.is_printable and event.character:
-            # An earlier key that was still pending was the beginning of a word.
+            # A key that was still pending was the beginning of a word.
             event.stop()
             self.post_message(self.Typed(self._choice.take_back() + event.character))
             self.arm()

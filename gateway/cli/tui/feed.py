@@ -38,7 +38,7 @@ class _Row:
 
 
 class Feed(ScrollView, can_focus=True):
-    """Scroll view of a `FeedContent` that follows the end while the person is there."""
+    """Scroll view of a `FeedContent` that follows the end while the person looks at it."""
 
     # A scrollbar that appears and disappears would force a new layout of all entries.
     DEFAULT_CSS = "Feed { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
@@ -113,7 +113,7 @@ class Feed(ScrollView, can_focus=True):
         return "\n".join(strip.text.rstrip() for row in self._rows for strip in self._typeset(row))
 
     def typeset_all(self) -> None:
-        """Replace all height estimates by real heights; the top line does not move."""
+        """Replace all height estimates with real heights; the top line does not move."""
         if all(row.strips is not None for row in self._rows):
             return
         top = round(self.scroll_y)

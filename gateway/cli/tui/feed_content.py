@@ -49,7 +49,7 @@ class FeedEntry:
 
 
 class FeedContent:
-    """Builds the feed from the events of a session (`take`).
+    """Builder of the feed from the events of a session (`take`).
 
     `entries` only grow; a change of `edition` means that they were reset.
     """
@@ -83,7 +83,7 @@ class FeedContent:
         self._draft.clear()
 
     def begin_again(self) -> None:
-        """Discard the live parts: the events repeat from the last stored message on."""
+        """Discard the live parts, because the events repeat after the last stored message."""
         self.approvals.clear()
         self._forget_live()
 
@@ -94,7 +94,7 @@ class FeedContent:
             case HistoryReset():
                 self._reset()
             case SessionChanged():
-                pass  # concerns only the list of sessions
+                pass  # this concerns only the list of sessions
             case SessionIdle() | TurnStored():
                 self.is_running = False
                 self._forget_live()
@@ -119,7 +119,7 @@ class FeedContent:
         self.entries.append(_line(text, style))
 
     def show_output(self, text: str) -> None:
-        """Show output of a command that the person runs with `!`; `text` may end anywhere."""
+        """Show output of a command that the person runs with `!`; `text` may be cut anywhere."""
         self._print(self._printed.feed(text))
 
     def close_output(self, ending: str | None) -> None:

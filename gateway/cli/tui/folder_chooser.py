@@ -12,7 +12,7 @@ from gateway.core.session_folder import SessionFolder
 
 
 class FolderChooser(ModalScreen[SessionFolder | None]):
-    """Returns the selected folder; None if the session is not to be opened."""
+    """Dialog that returns the selected folder, or None if the session should not be opened."""
 
     BINDINGS = [("escape", "dismiss", "")]  # noqa: RUF012 - textual's way
 

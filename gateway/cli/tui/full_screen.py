@@ -46,7 +46,7 @@ from gateway.presenter.text import complaint, home_relative
 
 _MAX_LISTED_SESSIONS = 500
 _POLL_INTERVAL_S = 2.0
-# In a terminal that does not report its focus, a person who has typed since is there.
+# In a terminal that does not report its focus, typing shows that the person is present.
 _PRESENCE_S = 5.0
 _OF_TABS = frozenset(
     {
@@ -55,7 +55,7 @@ _OF_TABS = frozenset(
         "command_palette",
     }
 )
-# Actions of the footer. It drops the last ones first; the palette lists all of them.
+# Actions of the footer, which drops the last ones first; the palette lists all of them.
 _FOOTER_ACTIONS = (
     *("new_tab", "open_session", "step(1)", "search", "toggle_panel", "last_call"),
     *("close_tab", "pager"),
@@ -66,8 +66,8 @@ NewStatus = Callable[[ConsolePlace], StatusLine]
 class FullScreen(App[None]):
     """Application with one tab per session.
 
-    `service` survives a change of the process that owns the data. `sessions` open at the start;
-    without any, a new one does. `failure` is the exception that ended the application.
+    `service` survives a change of the process that owns the data. `sessions` are opened at startup;
+    without any, a new session is opened. `failure` is the exception that ended the application.
     """
 
     CSS_PATH = "full_screen.tcss"
@@ -255,7 +255,7 @@ class FullScreen(App[None]):
 
     @property
     def _is_watched(self) -> bool:
-        """True while the person looks at this screen, as far as the terminal tells."""
+        """True while the person looks at this screen, if the terminal reports this."""
         has_just_typed = time.monotonic() - self._last_input_at < _PRESENCE_S
         return self.app_focus and (self._reports_focus or has_just_typed)
 
@@ -326,7 +326,7 @@ class FullScreen(App[None]):
         self._write(f'@"{text}" ' if " " in text else f"@{text} ")
 
     def _handle_exception(self, error: Exception) -> None:
-        """Store the exception and exit: a traceback would be unreadable on this screen."""
+        """Store the exception and exit, because a traceback would be unreadable on this screen."""
         if self.failure is None:
             self.failure = error
         if self.is_headless:
@@ -387,7 +387,7 @@ class FullScreen(App[None]):
         await self.push_screen(FolderChooser(choice), open_in)
 
     async def _folder_question(self, session: str) -> FolderQuestion | None:
-        """Return the folders to choose from for a session; None if it opens in the person's."""
+        """Return the folders to choose from for a session, or None for the person's folder."""
         if self._start.is_folder_chosen:
             return None
         choice = await folder_question(self._service, session, self._start.options)

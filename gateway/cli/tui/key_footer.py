@@ -14,7 +14,7 @@ _ESCAPE, _PALETTE = "stop", "command_palette"
 
 
 class KeyFooter(Footer):
-    """Shows `actions` in their order, dropping the last ones first if space is short.
+    """Footer that shows `actions` in order, dropping the last ones first if space is short.
 
     Escape and the palette take precedence. `escape_words` returns the current action of Escape; if
     it is empty, Escape is omitted.

@@ -23,7 +23,7 @@ class MessageInput(TextArea):
     """Text area that posts `Sent` with a message and `Offered` with the completions for Tab."""
 
     class Sent(Message):
-        """Message of the person; `queue` says how a running turn handles it."""
+        """Message of the person; `queue` selects its handling during a running turn."""
 
         def __init__(self, text: str, pasted: list[tuple[int, int]], queue: QueueMode) -> None:
             super().__init__()

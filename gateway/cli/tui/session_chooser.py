@@ -18,7 +18,7 @@ _NAME_CHARS = 60
 
 
 class SessionChooser(ModalScreen[str | None]):
-    """Returns the id of the selected session."""
+    """Dialog that returns the id of the selected session."""
 
     BINDINGS = [("escape", "dismiss", "")]  # noqa: RUF012 - textual's way
 

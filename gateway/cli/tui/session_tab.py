@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 State = Literal["asks", "runs", "news", "idle", "away"]
 _MARKS: dict[State, str] = {"asks": "? ", "runs": "● ", "news": "• ", "idle": "", "away": "… "}
 _MAX_TITLE_CHARS = 24
-# Interval between two repaints of the feed while text streams in.
+# Interval between repaints of the feed while text streams in.
 _FRAME_INTERVAL_S = 1 / 20
-# Events after which the status, the name or the choices after a turn may be different.
+# Events that may change the status, the name or the choices after a turn.
 _STATUS_EVENTS = (SessionStart, TurnStored, SessionIdle, Delivered)
 # Worker group of the commands that the person runs.
 _BY_HAND = "by hand"
@@ -143,8 +143,8 @@ class SessionTab(TabPane):
         self.run_worker(self.refresh_status(), name="status of a session")
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        # A pane activates its tab on focus. If the focus is reported late, that would take the
-        # person back from the tab that they have switched to.
+        # A pane activates its tab on focus. If the focus is reported late, this would move the
+        # person away from the tab to which they have switched.
         event.prevent_default()
 
     def on_resize(self) -> None:

@@ -21,7 +21,7 @@ _MAX_LINE_CHARS = 200
 
 
 class SidePanel(Vertical):
-    """Shows calls, tasks and the context window of the active tab.
+    """Panel with calls, tasks and the context window of the active tab.
 
     Posts `ReadWanted` to show something in full and `FileNamed` to mention a file in the message.
     """

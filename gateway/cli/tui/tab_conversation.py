@@ -39,10 +39,10 @@ OnEvent = Callable[[SessionEvent | None], None]
 class TabStart:
     """Start of tabs.
 
-    `history_folder` stores the input history. `options` are those of the person's folder.
-    `open_place` returns the parts of a tab that depend on the folder: the person's (None), or
-    another one. Every session continues in the person's folder if that `is_folder_chosen`.
-    `open_worktree` returns the parts of a tab in a worktree; None without local folders.
+    `history_folder` stores the input history. `options` belong to the person's folder. `open_place`
+    returns the parts of a tab that depend on the folder: the person's folder (None), or another.
+    Every session continues in the person's folder if that `is_folder_chosen`. `open_worktree`
+    returns the parts of a tab in a worktree; None without local folders.
     """
 
     history_folder: Path
@@ -53,7 +53,7 @@ class TabStart:
 
 
 class TabConversation:
-    """Follows a session and sends messages to it.
+    """Client that follows a session and sends messages to it.
 
     `session` is None until the first message. `on_event` is called with each event after it was
     applied, and with None when the connection is lost.
@@ -110,8 +110,8 @@ class TabConversation:
     async def say(self, text: str, pasted: list[tuple[int, int]], queue: QueueMode) -> None:
         """Send a message and retry without a connection; it is accepted only once.
 
-        `pasted` are the spans that were not typed, and `queue` says how a running turn handles it.
-        Raises `KoreError`.
+        `pasted` are the spans that were not typed, and `queue` selects the handling during a
+        running turn. Raises `KoreError`.
         """
         async with self._speaking:
             await self._ensure_session()
@@ -166,7 +166,7 @@ class TabConversation:
     async def _ensure_session(self) -> None:
         if self.session is None:
             self.session = await self._until_done(self.service.create_session)
-            # Commands that ran before are part of the builder and stay with it.
+            # Commands that ran before remain in the builder.
             self._builder = replace(self._builder, chat_id=_chat_of(self.session))
         session, lane = self.session, self._builder.lane
         await self._until_done(lambda: self.service.bind_session(lane, session))

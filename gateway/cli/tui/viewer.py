@@ -39,7 +39,7 @@ class Viewer(ModalScreen[None]):
 
 
 async def open_pager(app: App[None], text: str) -> str | None:
-    """Show a text in $PAGER or else in less, and wait until it is closed.
+    """Show a text in $PAGER, or else in less, and wait until it is closed.
 
     Running turns continue. Returns an error message if no pager exists.
     """

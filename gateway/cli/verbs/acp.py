@@ -39,7 +39,7 @@ def _check_streams() -> None:
 
 async def _serve(args: argparse.Namespace) -> int:
 
-    # It may have to ask a running Kore, in an event loop of its own.
+    # Loaded here, because it may have to ask a running Kore in a separate event loop.
     settings, home = await asyncio.to_thread(settings_or_last_valid, args), data_dir_of(args)
     home.ensure()
     # Standard output is for the protocol.

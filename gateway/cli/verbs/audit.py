@@ -101,11 +101,11 @@ def _show(entry: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _follow(folder: Path, last_hash: str | None) -> Iterator[dict[str, Any]]:
-    """Yield entries after the last one shown, as they are written, without end."""
+    """Yield entries after the last one shown as they are written, endlessly."""
     file = _wait_for_file(folder / CURRENT)
     present = list(_whole_lines(file))
     hashes = [entry.get("hash") for entry in present]
-    # If the hash is missing, a new file has been started since: all of its entries are new.
+    # If the hash is missing, a new file has been started since, and all of its entries are new.
     yield from present[hashes.index(last_hash) + 1 if last_hash in hashes else 0 :]
     while True:
         time.sleep(_POLL_INTERVAL_S)
@@ -132,7 +132,7 @@ def _is_current(file: BufferedReader, path: Path) -> bool:
 
 
 def _whole_lines(file: BufferedReader) -> Iterator[dict[str, Any]]:
-    """Yield the entries up to the end; an incomplete line stays unread."""
+    """Yield the entries up to the end; an incomplete line is left unread."""
     while line := file.readline():
         if not line.endswith(b"\n"):
             file.seek(-len(line), os.SEEK_CUR)

@@ -105,7 +105,7 @@ def _connect(
 
 
 def _apply(change: ConfigChange, path: Path, home: DataDir) -> None:
-    """Write the secret first: a reference to a missing secret would stop the gateway."""
+    """Write the secret first, because a reference to a missing secret would stop the gateway."""
     new = {name: value for name, value in change.secrets.items() if value is not None}
     change_secrets(home.secrets, new)
     change_config(path, change.config)
@@ -117,7 +117,7 @@ def _introduce(
 ) -> int:
     """Find the owner, and print the next steps."""
     home = data_dir_of(args)
-    # Use any free port, because other programs need not find this temporary gateway.
+    # Use any free port, because no other program has to find this temporary gateway.
     settings = settings_of(args, {"http.port": 0})
     candidate = Candidate(setup.spec, identity, args.name or identity.account)
     if args.no_wait:

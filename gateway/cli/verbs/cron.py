@@ -77,6 +77,6 @@ def _list(jobs: list[Mapping[str, Any]] | Any, *, as_json: bool) -> None:
 
 
 def _state(job: Mapping[str, Any]) -> str:
-    """Return the reason for a missing next run."""
+    """Return the reason why there is no next run."""
     text = t(_STATES.get(job["state"], job["state"]))
     return f"{text}: {job['reason']}" if job["reason"] else text

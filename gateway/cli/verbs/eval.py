@@ -16,7 +16,7 @@ from gateway.ops.evals.runner import EvalRunner, Verdict
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 if every run of every case has passed, else 1. Raises `ConfigError`."""
+    """Return 0 if every run of every case passed, else 1. Raises `ConfigError`."""
     subject, verdicts = asyncio.run(_verdicts(args))
     if args.json:
         print_json(

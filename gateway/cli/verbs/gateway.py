@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace) -> Settings:
     """Return valid settings. Raises `ConfigError`, because a start with invalid ones must fail.
 
-    Problems such as an unusable model are reported here once, and not to every person who writes.
+    Problems such as an unusable model are reported once here instead of to every person who writes.
     """
     try:
         settings = settings_of(args)
@@ -88,7 +88,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def _require_anything(settings: Settings) -> None:
-    """Raise `ConfigError` without any configuration, because no channel could be served."""
+    """Raise `ConfigError` if there is no configuration, because no channel could be served."""
     any_enabled = any(section.enabled for section in settings.channels.values())
     is_configured = settings.files or any_enabled or settings.agent.model == OFFLINE
     if not is_configured and chosen_model(settings, os.environ) == OFFLINE:
@@ -191,7 +191,7 @@ def watched_config(
 
 
 async def _announce(service: Service) -> None:
-    """Log the first message; later messages are only about problems."""
+    """Log the first message; later messages report only problems."""
     facts = await service.status()
     channels = ", ".join(facts["channels"]) or "none (none is enabled)"
     log.info(

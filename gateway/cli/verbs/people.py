@@ -106,7 +106,7 @@ def _counts_text(data: Mapping[str, Any]) -> str:
 
 
 def _remaining_lines(person: str, data: Mapping[str, Any]) -> list[str]:
-    """Return notes about data that a deletion does not reach."""
+    """Return notes about data that a deletion does not affect."""
     lines = [
         t(
             "Not included: the audit log (kore audit search), your own backups, what "

@@ -1,4 +1,4 @@
-"""Command `kore restore`: unpack, check and put in place a backup."""
+"""Command `kore restore`: unpack and check a backup, and put it in place."""
 
 import argparse
 import os
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         marks = _unpack(file, parts)
         try:
             summary = read_back(parts / DATABASE)
-        except StoreError as exc:  # it names the unpacked temporary file
+        except StoreError as exc:  # the message names the unpacked temporary file
             message = str(exc).replace(str(parts / DATABASE), str(file))
             raise StoreError(message, hint=exc.hint) from exc
         previous: list[str] = []
@@ -201,7 +201,7 @@ def _restore_files(parts: Path, places: Mapping[str, Path], home: DataDir) -> li
             previous_path = home.backups / f"before-restore-{_timestamp()}-{name}"
             write_atomic(previous_path, previous_text)
             previous.append(str(previous_path))
-            # Print it immediately, because a later step may fail.
+            # Print this immediately, because a later step may fail.
             print(
                 t("the previous {path} is saved as {aside}", path=path, aside=previous_path),
                 file=sys.stderr,
@@ -214,7 +214,7 @@ def _restore_files(parts: Path, places: Mapping[str, Path], home: DataDir) -> li
 def _restore_workspace(
     source: Path, folder: Path, marks: Mapping[str, MarkLevel] | None
 ) -> list[str]:
-    """Replace a folder by the one of the backup; return the path of the previous one."""
+    """Replace a folder with the backup's; return the path of the previous folder."""
     previous = []
     new_folder = folder.with_name(f".{folder.name}.restore-{_timestamp()}")
     try:

@@ -30,7 +30,7 @@ def _install(args: argparse.Namespace) -> int:
     if args.print:
         print(text, end="")
         return 0
-    # Report errors that would stop the gateway here, where a person reads them.
+    # Report errors that would stop the gateway here, where a person will read them.
     settings_of(args)
     require_systemd()
     home.ensure()
@@ -66,7 +66,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _exported_variables() -> list[str]:
-    """Return variables of this shell that Kore reads and a service does not get."""
+    """Return variables of this shell that Kore reads but a service does not get."""
     keys = {name for vendor in VENDORS.values() for name in vendor.key_variables}
     keys |= {vendor.address_variable for vendor in VENDORS.values() if vendor.address_variable}
     keys |= {name for key in all_keys() if (name := setting_at(key).stored_as)}

@@ -1,4 +1,4 @@
-"""Command `kore store`: change the encryption key, copy the database, mark a restored one."""
+"""Command `kore store`: change the encryption key, copy the database, mark it as restored."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ from gateway.store.sqlite.rekey import is_sealed, rekey
 
 @frozen
 class KeyName:
-    """Name of the variable with a key, or None; `named_by` is the flag or setting it came from."""
+    """Name of the variable with a key, or None; `named_by` is the flag or setting that names it."""
 
     variable: str | None
     named_by: str = STORE_KEY_SETTING

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _run_local(args: argparse.Namespace) -> int:
     """Run with the data of this machine, independent of the owner process."""
-    # It may have to ask a running Kore, in an event loop of its own.
+    # Loaded here, because it may have to ask a running Kore in a separate event loop.
     settings, home = await asyncio.to_thread(settings_or_last_valid, args), data_dir_of(args)
     home.ensure()
     # The screen is for conversations.
@@ -105,7 +105,7 @@ async def _show(
 
 @contextmanager
 def _signals(leave: Callable[[], None]) -> Iterator[None]:
-    """Exit in order on signals, so that the terminal is restored."""
+    """Exit cleanly on signals, so that the terminal is restored."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, leave)

@@ -1,4 +1,4 @@
-"""Conversion of other programs' configuration files into our settings.
+"""Conversion of other programs' configuration files to our settings.
 
 `.kode.json` (in the shape of its design and in the shape that it writes), KodaX's `config.json`, an
 older `config.yaml`, `.mcp.json` and `.mcprc`. Where a design and a program differ, both are read.
@@ -22,7 +22,7 @@ from gateway.config.origin import Key
 from gateway.config.sections import HookTable, SecuritySection
 
 _KODE_POINTERS = {"main": "default", "task": "task", "reasoning": "reasoning", "quick": "quick"}
-# The model for its summaries is our model for quick work.
+# Its model for summaries corresponds to our profile "quick".
 _COMPACT = "compact"
 # Their names of vendors, where these differ from ours.
 _PROVIDERS = {"alibaba": "qwen", "aliyun": "qwen", "glm": "zhipu"}
@@ -124,13 +124,13 @@ def _kode(content: Mapping[str, Any]) -> ForeignConfig:
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a profile with the keys flattened that some shapes nest under `config`."""
+    """Return a profile, flattening the keys that some formats nest under `config`."""
     config = entry.get("config")
     return {**config, **entry} if _object(config) else dict(entry)
 
 
 def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[str, str]]:
-    """Return our profiles and their names for the models, the strongest first."""
+    """Return our profiles and their names for the models, strongest first."""
     pointers = _map(content.get("modelPointers"), "modelPointers")
     profiles = [
         (_KODE_POINTERS[k], _name_of(v)) for k, v in pointers.items() if k in _KODE_POINTERS
@@ -156,7 +156,7 @@ def _profile_names(content: Mapping[str, Any], notes: list[str]) -> list[tuple[s
 
 
 def _vendor_of(entry: Mapping[str, Any], base: Any) -> str:
-    """Return the vendor; at an address of its own, `adapt` names the API format."""
+    """Return the vendor; at a custom address, `adapt` names the API format."""
     provider = str(entry.get("provider") or entry.get("type") or "").lower()
     vendor = _PROVIDERS.get(provider, ALIASES.get(provider, provider))
     adapt = str(entry.get("adapt") or "").lower()
@@ -185,7 +185,7 @@ def _entry(mapping: Mapping[str, Any], notes: list[str]) -> dict[str, Any] | Non
                 )
             )
             return None
-        # Under any name, an address of its own has an OpenAI-compatible API.
+        # Whatever the name, a custom address has an OpenAI-compatible API.
         vendor = "openai"
     if not model:
         notes.append(t("model {name!r}: its name at the provider is missing", name=name))
@@ -245,7 +245,7 @@ def _kodax(content: Mapping[str, Any]) -> ForeignConfig:
 
 
 def _older(content: Mapping[str, Any]) -> ForeignConfig:
-    """Convert `llm`, `context` and `security`; the latter two have keys of ours."""
+    """Convert `llm`, `context` and `security`; the latter two have the same keys as ours."""
     values: dict[Key, Any] = {}
     notes: list[str] = []
     llm = content.get("llm")

@@ -18,7 +18,7 @@ _MAX_TIMEOUT_S = 600
 
 
 def is_hook_file(path: Path) -> bool:
-    """Return whether a project's file is read for its hooks only."""
+    """Return whether a project's file is read only for its hooks."""
     name, folder = path.name, path.parent.name
     return (name == "hooks.json" and folder == ".kore") or (
         name in _SETTINGS and folder == ".claude"

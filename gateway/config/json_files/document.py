@@ -1,4 +1,4 @@
-"""Strict JSON files: one object, no duplicate keys, no comments, valid text."""
+"""Strict JSON files: a single object, without duplicate keys, comments or invalid text."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def parse(text: str) -> Any:
 
 
 def private(path: Path) -> bool:
-    """Return whether only the owner may read the file; always true where modes mean nothing."""
+    """Return whether only the owner may read the file; always true on systems without modes."""
     return os.name != "posix" or not stat.S_IMODE(path.stat().st_mode) & 0o077
 
 

@@ -20,7 +20,7 @@ _SCALAR = re.compile(r"[-+.0-9A-Za-z]+")
 
 @dataclass(slots=True)
 class JsonNode:
-    """A value in a text, from `start` to before `end`."""
+    """Value in a text, from `start` up to `end` (exclusive)."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class JsonNode:
 
 @dataclass(slots=True)
 class JsonMember:
-    """An entry of an object or a list; `start` is at its key, `comma` follows the value."""
+    """Entry of an object or a list; `start` is at its key, `comma` follows the value."""
 
     start: int
     node: JsonNode
@@ -163,7 +163,7 @@ _BLANK_OR_COMMENT = re.compile(r"[ \t]*(?://[^\n]*)?\r?(?:\n|$)")
 def set_value(text: str, path: tuple[str, ...], value: Any) -> str:
     """Return the text with `value` at this path; missing objects on the path are created.
 
-    Raises `ValueError` for invalid JSON, and for a path through a value without entries.
+    Raises `ValueError` for invalid JSON, or for a path through a value without entries.
     """
     root = read(text)
     node, depth = root, 0

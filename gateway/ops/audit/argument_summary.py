@@ -1,4 +1,4 @@
-"""Reduction of call arguments to what the audit log keeps."""
+"""Reduction of call arguments for the audit log."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

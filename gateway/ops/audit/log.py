@@ -93,7 +93,7 @@ class AuditLog:
             await self.record(AuditNote(time.time(), "audit", text, allowed=False).entry())
 
     async def record(self, entry: AuditEntry) -> None:
-        """Write an entry and return once it is on disk. Raises `AuditError` when it may not be."""
+        """Write an entry and return once it is on disk. Raises `AuditError` if it may not be."""
         if self._level() != "none":
             await self.append([self.summarize(entry)])
 
@@ -247,7 +247,7 @@ class AuditLog:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Delete the oldest files once the head has given them up, since it needs its files."""
+        """Delete the oldest files once the head no longer refers to them."""
         full = numbered_files(self._folder)
         while len(full) > self._files_kept:
             oldest = min(full)

@@ -1,7 +1,7 @@
-"""Entries of processes that may not write the audit log: the command line next to a gateway.
+"""Entries of processes that may not write the audit log, such as the command line.
 
-They wait in a file until the process that owns the data takes them over: at its start, before it
-shows the log, and together with its own entries.
+They are stored in a file until the process that owns the data takes them over: at its start, before
+it shows the log, and together with its own entries.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ def waiting_notes(path: Path) -> Sequence[AuditNote]:
 
 
 def forget_notes(path: Path, count: int) -> None:
-    """Remove the first notes, which the log has by now."""
+    """Remove the first notes, which are now in the log."""
     fd = _locked(path)
     try:
         rows = os.pread(fd, os.fstat(fd).st_size, 0).splitlines(keepends=True)

@@ -19,9 +19,9 @@ from gateway.ops.audit.trail import (
 def recover_head(folder: Path) -> tuple[TrailHead, list[str]]:
     """Return the head to continue from, and notes about repairs and irregularities.
 
-    Only the single writer may call this. A line that a crash has cut is removed; complete lines
-    unknown to the head are accepted when they fit the chain. Everything else stays as it is, for
-    `kore audit verify` to find.
+    Only the single writer may call this. A line truncated by a crash is removed; complete lines
+    unknown to the head are accepted if they fit the chain. Everything else is left for `kore audit
+    verify` to find.
     """
     notes: list[str] = []
     try:
@@ -68,7 +68,7 @@ def _from_files(folder: Path) -> tuple[TrailHead, bool]:
 
 
 def _forget_leftovers(folder: Path, head: TrailHead) -> None:
-    """Delete files that the head gave up and that a kill left behind."""
+    """Delete files that the head no longer refers to and that a kill left behind."""
     for number, path in numbered_files(folder).items():
         if number < head.oldest:
             path.unlink()

@@ -51,9 +51,9 @@ class UnreadableTrail(Exception):
 class TrailHead:
     """Beginning and end of the log.
 
-    `hash` is that of the newest entry and `count` the number of entries ever written. `number` is
-    the future number of the current file; `size` is its length in bytes, of which the newest entry
-    begins at `last`. `oldest` is the number of the first existing file, `oldest_prev` and
+    `hash` is the hash of the newest entry and `count` the number of entries ever written. `number`
+    is the future number of the current file; `size` is its length in bytes, of which the newest
+    entry begins at `last`. `oldest` is the number of the first existing file, `oldest_prev` and
     `oldest_count` are the hash and the number of the entries before it.
     """
 
@@ -185,7 +185,7 @@ class AuditCheckpoint:
     """Newest entry of the log.
 
     `hash` is that of the newest entry, `count` the number of entries ever written. `removed` is the
-    minimum number of entries that a start did not find again; 0 means that nothing was removed.
+    minimum number of entries found missing at startup; 0 means that nothing was removed.
     """
 
     hash: str = GENESIS

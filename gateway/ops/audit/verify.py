@@ -40,8 +40,8 @@ class AuditReport:
 
     `newer_entries` counts entries after the head: a writer is working, or was killed. `head` is the
     hash of the newest entry; stored elsewhere, it proves later that no entry up to there was
-    replaced. `contains_hash` says whether the expected hash was found. `repairs` are notes of
-    writers at their start: a line that a kill had cut, a lost head.
+    replaced. `contains_hash` is true if the expected hash was found. `repairs` are notes that
+    writers made at startup, such as about a truncated line or a lost head.
     """
 
     entries: int = 0
@@ -143,14 +143,14 @@ class _TrailWalk:
         self._expected_hashes = expected_hashes
         # Wanted hashes that were found.
         self.matched_hashes: set[str] = set()
-        # Without a head the hash before the oldest file is unknown.
+        # Without a head, the hash before the oldest file is unknown.
         self._previous = head.oldest_prev if head else None
         self._count = head.oldest_count if head else 0
 
     def step(self, path: Path, n: int, line: bytes) -> None:
         report, head = self._report, self._head
         if head is not None and self._count >= head.count and not line.endswith(b"\n"):
-            return  # being written now, or cut by a kill; the next start repairs it
+            return  # being written, or truncated by a kill; the next start repairs it
         self._count += 1
         report.entries += 1
         try:

@@ -24,7 +24,7 @@ from gateway.runtime.workspace import ensure_workspace
 
 @frozen
 class Repair:
-    """One repair: `sentence` is the question, `act` carries it out. Raises `ConfigError`."""
+    """Repair: `sentence` is the question, `act` carries it out. Raises `ConfigError`."""
 
     sentence: str
     act: Callable[[], None]
@@ -33,7 +33,7 @@ class Repair:
 def find_repairs(home: DataDir, config: Path, workspace: Path | None) -> Iterator[Repair]:
     """Yield the possible repairs, ordered so that each may rely on the earlier ones.
 
-    `workspace` is None where the configuration cannot be read.
+    `workspace` is None if the configuration cannot be read.
     """
     if not all(folder.is_dir() for folder in (home.root, home.logs, home.audit)):
         yield Repair(t("create the folders in {path}", path=home.root), home.ensure)

@@ -1,4 +1,4 @@
-"""Checks of a case: a sentence for each expectation that is not met."""
+"""Checks of a case, with a sentence for each unmet expectation."""
 
 import re
 from collections.abc import Iterator, Mapping

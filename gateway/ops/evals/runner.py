@@ -142,7 +142,7 @@ class EvalRunner:
                 await agent.aclose()
             try:
                 case.lay_out_hidden(folder)
-            except ConfigError as exc:  # a link of the model's leads out of the folder
+            except ConfigError as exc:  # a link made by the model leads out of the folder
                 return outcome, [str(exc)]
             return outcome, await failures(case, outcome)
 

@@ -29,7 +29,8 @@ class _ResultLines:
 
 
 def markdown(text: str) -> RenderableType:
-    # It loads a parser and a highlighter, which are not needed before the first answer.
+    # Imported here, because it loads a parser and a highlighter, which are not needed before the
+    # first answer.
     from gateway.cli.console.output.markdown import render_markdown
 
     return render_markdown(text)
@@ -54,7 +55,7 @@ def render(block: Block, hint: str = "") -> RenderableType:
 
 
 def render_whole(block: Block) -> RenderableType:
-    """Render a block with everything that `render` leaves out."""
+    """Render a block in full, including everything that `render` leaves out."""
     if block.kind == "thought":
         return _thought(block.text.split("\n"))
     head = Text(f"⏷ {block.heading}", "bold")

@@ -43,11 +43,11 @@ class Screen:
 
     @property
     def rows(self) -> int:
-        """Maximum number of rows of the tail."""
+        """Maximum number of rows in the tail."""
         return max(3, self.console.height - _MARGIN_ROWS)
 
     def render(self, renderable: RenderableType, style: str | None = None) -> list[str]:
-        """Return lines one column narrower than the terminal, so that none of them wraps."""
+        """Return lines that are one column narrower than the terminal, so that none wraps."""
         width = max(20, self.console.width - 1)
         if isinstance(renderable, Text) and not renderable.no_wrap:
             renderable = break_lines(renderable, width)
@@ -130,7 +130,7 @@ class Cell:
 
 
 def break_lines(text: Text, columns: int) -> Text:
-    """Return the text with line breaks; rich would break Chinese text at blanks only."""
+    """Return the text with line breaks; rich would break Chinese text only at spaces."""
     if text.plain.isascii():
         return text
     lines: list[Text] = []

@@ -102,7 +102,7 @@ class StatusLine:
         return escape_invisible(one_line(path))
 
     def line(self, columns: int, queued: int = 0) -> str:
-        """Return as many parts as fit, the most important first.
+        """Return as many parts as fit, most important first.
 
         `queued` is the number of messages typed since `refresh`.
         """

@@ -55,7 +55,7 @@ class CollapsedBlocks:
 
 
 class TurnView:
-    """Shows the events of a turn.
+    """View of the events of a turn.
 
     Call `take` for every event, `tick` about ten times a second, and `end` when the turn is over.
     `unanswered`: text of undelivered answers that an earlier view on this screen has shown.
@@ -139,7 +139,7 @@ class TurnView:
         self._shown_diff = approval.request.diff
         self.footer.ask(approval, is_armed)
         if not self._screen.live:
-            # The choices need a line of their own, because only a live screen has a footer.
+            # The choices need a separate line, because only a live screen has a footer.
             choices = f"  {choices_text(approval)}{time_left(approval.expires_s)}"
             self._screen.print(Text(choices, "bold"))
 
@@ -192,7 +192,7 @@ class TurnView:
 
     def _close_turn(self, done: events.Done) -> None:
         if done.result.stopped == "cancelled":
-            # The delivery reports this too, but perhaps after the next turn has begun.
+            # The delivery reports this as well, but perhaps after the next turn has begun.
             self._spoken_texts.append(t(STOPPED))
         self._screen.print()
         self._last = None
@@ -293,7 +293,7 @@ def _size(block: Block) -> int:
 
 
 def _bare(text: str) -> str:
-    """Return the text without parts that may differ between stream and delivery."""
+    """Strip the parts of a text that may differ between stream and delivery."""
     return _BESIDE_WORDS.sub("", text)
 
 

@@ -166,7 +166,7 @@ def _file(args: argparse.Namespace, sources: Sources) -> Path:
 
 
 def _ask_value(key: str) -> str:
-    """Read the value from the terminal, without echo for a secret, or from a pipe."""
+    """Read the value from a pipe or from the terminal, without echo for a secret."""
     if not sys.stdin.isatty():
         return sys.stdin.read(SIZE_LIMIT_BYTES).rstrip("\r\n")
     try:
@@ -227,8 +227,7 @@ def _report(
             args.crash.redactor = redactor_of(settings, os.environ)
             key = tuple(str(getattr(args, "key", "")).split("."))
             place = settings.places.get(key[:2])
-            # A ${NAME} in the file is read from the variable, which does not count as a second
-            # place.
+            # A ${NAME} in the file refers to the variable, which does not count as a second source.
             is_reference = has_reference(inside(editing.content_of(change.file, change.text), key))
             if place and place != str(change.file) and args.action == "set" and not is_reference:
                 notes.append(t("{place} also sets it and takes precedence", place=place))

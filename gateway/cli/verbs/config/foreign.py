@@ -25,7 +25,7 @@ _NAMES = {"main": "defaultModel"}
 
 
 def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
-    """Copy the settings of other programs into our own file; their files stay unchanged."""
+    """Copy the settings of other programs into our own file; their files are unchanged."""
     chosen_file = Path.cwd() / args.file.expanduser() if args.file else None
     files = {chosen_file: None} if chosen_file else _foreign_files(sources)
     if not files:
@@ -71,7 +71,7 @@ def import_foreign(args: argparse.Namespace, sources: Sources) -> int:
 def set_in_foreign_file(args: argparse.Namespace, file: Path, text: str | None) -> int:
     """Change a value in a foreign file, by its own key or by an equivalent key of ours.
 
-    None removes the value. Order, comments and unknown keys stay.
+    None removes the value. Order, comments and unknown keys are preserved.
     """
     with file_lock(file):
         content = editing.content_of(file, editing.text_of(file))
@@ -123,7 +123,10 @@ def _present(content: Any, key: Key) -> Any:
 
 
 def _merge(present: Any, theirs: Any) -> Any:
-    """Merge lists of models and maps of servers; existing values win. None means no change."""
+    """Merge lists of models and maps of servers; existing values take precedence.
+
+    Returns None if nothing changes.
+    """
     if isinstance(present, list) and isinstance(theirs, list):
         names = {item.get("model_name") for item in present if isinstance(item, dict)}
         additions = [their for their in theirs if their["model_name"] not in names]
@@ -144,7 +147,9 @@ def _their_key(key: str, content: Mapping[str, Any]) -> str:
 
 
 def _their_name(name: str, content: Mapping[str, Any]) -> str:
-    """Return a model's name in their file: of its profile in one format, its own in the other."""
+    """Return a model's name in their file: the name of its profile in one format, its own in the
+    other.
+    """
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
         names_by_key = {str(profile): str(profile) for profile in profiles}

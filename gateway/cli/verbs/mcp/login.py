@@ -35,14 +35,14 @@ _MAX_REQUEST_BYTES = 32_000
 
 
 class LoopbackDialog:
-    """Shows the link of a login page and waits for its redirect.
+    """Dialog that shows the link of a login page and waits for its redirect.
 
     The redirect is a request to this machine, or its URL pasted into the terminal. A URL without
     the right `state` belongs to another login and is rejected.
     """
 
     def __init__(self, port: int, page: Path | None) -> None:
-        """`page` is the file through which a browser is opened; None for no browser."""
+        """`page` is the file through which a browser is opened, or None for no browser."""
         self.redirect_uri = f"http://127.0.0.1:{port}{_PATH}"
         self._page = page
         self._state = ""
@@ -112,7 +112,7 @@ class LoopbackDialog:
 
 @asynccontextmanager
 async def _listening(port: int, page: Path | None) -> AsyncIterator[LoopbackDialog]:
-    """Listen at this port of 127.0.0.1, or at any free port if it is in use."""
+    """Listen on this port of 127.0.0.1, or on any free port if it is in use."""
     dialogs: list[LoopbackDialog] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -190,7 +190,7 @@ def _write(args: argparse.Namespace, path: tuple[str, ...], value: Any) -> Path:
 def _remove(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     _find_own_server(args, settings)
-    # Without the servers, an invalid one can be removed as well.
+    # Without loading the servers, so that an invalid server can be removed as well.
     none = settings.model_copy(update={"mcp_servers": {}})
     file = _write(args, ("mcp_servers", args.name), None)
     shutil.rmtree(open_servers(args, none).folder_of(args.name), ignore_errors=True)

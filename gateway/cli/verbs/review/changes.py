@@ -7,7 +7,7 @@ from dataclasses import field
 from agent.records import frozen
 from gateway.cli.verbs.review.repository import GitReader
 
-# Longer diffs are left out file by file, because the model also needs room to read around them.
+# Longer diffs are omitted file by file, because the model also needs room to read related code.
 MAX_DIFF_CHARS = 200_000
 _FILE = b"diff --git "
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -28,7 +28,7 @@ class ChangedFile:
 class Changes:
     """Changes from the commit `base` to the commit `head`, or to the folder if it is None.
 
-    `left_out` are the names of changed files that are not among `files`.
+    `left_out` are the names of changed files that are not in `files`.
     """
 
     base: str
@@ -107,6 +107,6 @@ def _file(section: list[bytes]) -> ChangedFile:
 
 
 def _text(name: bytes) -> str:
-    # Git marks the end of a name with blanks by a tab. It quotes names with control characters,
-    # which no finding can name.
+    # Git marks the end of a name that contains spaces with a tab. It quotes names with control
+    # characters, which no finding can name.
     return name.removesuffix(b"\t").decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Comments on pull requests of GitHub and merge requests of GitLab, by `gh` and `glab`."""
+"""Comments on GitHub pull requests and GitLab merge requests, using `gh` and `glab`."""
 
 import json
 import os
@@ -34,7 +34,7 @@ query($owner: String!, $name: String!, $number: Int!) {
 
 @frozen
 class RequestState:
-    """Commits of a request to merge, and whether this user has commented on the newest one."""
+    """Commits of a merge request, and whether this user has commented on the newest one."""
 
     base: str
     head: str
@@ -113,7 +113,7 @@ class _GitHub:
     def post(self, review: Review, changes: Changes) -> int:
         assert changes.head is not None
         placed, others = _by_place(review, changes)
-        # One request, so that either everything is posted or nothing.
+        # A single request, so that either everything or nothing is posted.
         body = {
             "commit_id": changes.head,
             "event": "COMMENT",
@@ -167,7 +167,7 @@ class _GitLab:
                 self.glab.send(f"{self._path}/discussions", body)
                 posted += 1
             except KoreError:
-                # GitLab takes no comment on this line; the summary has the finding.
+                # GitLab accepts no comment on this line; the summary contains the finding.
                 others.append(finding)
         note = {"body": summary_of(review, others, changes, marker)}
         self.glab.send(f"{self._path}/notes", note)
@@ -226,7 +226,7 @@ class _HostProgram:
         return values[0] if values else None
 
     def read_pages(self, *words: str, merges: bool = True) -> list[Any]:
-        """Return the items of all JSON lists that the program prints one after the other."""
+        """Return the items of all JSON lists that the program prints in sequence."""
         text = self._run(words).strip()
         values: list[Any] = []
         try:

@@ -78,7 +78,7 @@ class Review:
 
     @classmethod
     def of_output(cls, output: Mapping[str, Any], clean: Callable[[str], str]) -> "Review":
-        """Return the review of an answer by `SCHEMA`; `clean` removes secrets."""
+        """Parse an answer that matches `SCHEMA`; `clean` removes secrets."""
         findings = [
             ReviewFinding(
                 clean(item["file"]).removeprefix("./"),
@@ -130,7 +130,7 @@ def comment_of(finding: ReviewFinding) -> str:
 def summary_of(
     review: Review, others: Sequence[ReviewFinding], changes: Changes, marker: str
 ) -> str:
-    """Return the comment on all changes, with findings that have no comment of their own."""
+    """Return the comment on all changes, with the findings that have no separate comment."""
     assert changes.head is not None, "only commits are commented on"
     head = t("Kore reviewed {commit}: {count}", commit=changes.head[:12], count=count_of(review))
     parts = [review.summary, omission(changes)]
@@ -139,10 +139,10 @@ def summary_of(
 
 
 def inert_block(text: str) -> str:
-    """Return the text as a code block in Markdown, where nothing in it has an effect.
+    """Return the text as a Markdown code block.
 
-    A code block contains no links, pictures, mentions or commands. Lines are indented, because
-    some programs take a line of a comment for a command wherever it begins with a slash.
+    In it, links, pictures, mentions and commands have no effect. Lines are indented, because some
+    programs treat any comment line that begins with a slash as a command.
     """
     lines = [
         f"  {wrapped}"

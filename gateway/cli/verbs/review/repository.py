@@ -1,7 +1,7 @@
-"""Reading of a repository by git without the repository's own configuration.
+"""Access to a repository with git, without the repository's own configuration.
 
 A repository's configuration can name programs for git to run. Here, git works in a temporary store
-that takes only references and objects from the repository, so that it runs none of them.
+that takes only references and objects from the repository, so that it runs none of these programs.
 """
 
 import os
@@ -88,7 +88,7 @@ class GitReader:
     def _add_new_files(self) -> None:
         """Make the diff contain untracked files; only the index of the temporary store changes."""
         words = ("ls-files", "--others", "--exclude-standard", "-z")
-        # A name with a slash at its end is another repository.
+        # A name that ends with a slash is another repository.
         names = [
             name
             for name in _names(self._read(*words, limit_bytes=_MAX_LIST_BYTES))
@@ -112,7 +112,7 @@ class GitReader:
     def _start(
         self, *words: str, limit_bytes: int, variables: dict[str, str] | None = None
     ) -> "subprocess.CompletedProcess[bytes]":
-        """Run git; it is ended where its output exceeds the limit, with the code 0.
+        """Run git; if its output exceeds the limit, end it with the code 0.
 
         Raises `KoreError` if git cannot be started, takes too long or is killed.
         """

@@ -1,8 +1,8 @@
 """Command `kore review`: findings about changes, as text, JSON or comments.
 
-The changes may come from a stranger. The model therefore has tools for reading only, works in a
-temporary home of Kore without memory, settings of a project or earlier sessions, and reads a copy
-of the commit, without files that git does not know.
+The changes may come from a stranger. The model therefore has only tools for reading, works in a
+temporary home of Kore without memory, project settings or earlier sessions, and reads a copy of the
+commit without untracked files.
 """
 
 import argparse
@@ -116,7 +116,7 @@ class _Place:
 
 
 def _changes(git: GitReader, base: str | None, state: RequestState | None) -> Changes:
-    """Return the changes of a request or a branch, or those that are not committed."""
+    """Return the changes of a request or a branch, or the uncommitted changes."""
     head = git.commit("HEAD" if state is None else state.head)
     if head is None:
         raise ConfigError(t("there is no commit yet"), hint=_fetch_hint(state))
@@ -211,7 +211,7 @@ def _print_json(review: Review, changes: Changes, summary: Mapping[str, Any] | N
 
 
 def _post(request: MergeRequest, review: Review, changes: Changes) -> None:
-    """Post the review, unless another job has done so or there is a newer commit."""
+    """Post the review, unless another job has already done so or there is a newer commit."""
     state = request.load()
     if state.is_reviewed or state.head != changes.head:
         tell(t("nothing is posted: the request has changed meanwhile"))

@@ -57,7 +57,7 @@ def connection_to(args: argparse.Namespace) -> Connect:
             address, token = _address_and_token(args)
             try:
                 async with opened_service(address, token, tls) as service:
-                    # An exception in the block is not a failed attempt.
+                    # An exception in the body is not a failed attempt.
                     deadline = 0.0
                     yield service
                     return

@@ -74,8 +74,8 @@ def _show(link: str, args: argparse.Namespace, home: DataDir) -> None:
 
 @asynccontextmanager
 async def _open_server(args: argparse.Namespace) -> AsyncIterator[ServerAccess]:
-    """Run the server until the block ends, across changes of the owner process."""
-    # It may have to ask a running Kore, in an event loop of its own.
+    """Run the server while the context is open, across changes of the owner process."""
+    # Loaded here, because it may have to ask a running Kore in a separate event loop.
     settings, home = await asyncio.to_thread(settings_or_last_valid, args), data_dir_of(args)
     options = _options(args, settings)
     options.check()

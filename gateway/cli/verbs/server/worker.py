@@ -1,4 +1,4 @@
-"""Command `kore worker`: run turns for a gateway, on this machine or another."""
+"""Command `kore worker`: run turns for a gateway on this or another machine."""
 
 import argparse
 import asyncio
