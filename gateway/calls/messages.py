@@ -12,16 +12,15 @@ from typing import Any
 from agent.errors import ConfigError, KoreError
 from agent.i18n import current_locale, t
 from agent.security.files.paths import INBOX_FOLDER
-from agent.security.policy.base import PermissionMode
+from agent.security.policy.base import PermissionMode, tightest
 from agent.serialization import safe_text
 from gateway.access.control import folder_name
 from gateway.calls.context import ServiceContext
-from gateway.calls.sessions import bind_session, create_session
+from gateway.calls.sessions import bind_session, choose_mode, create_session
 from gateway.commands import find_command, menu
 from gateway.control.declaration import call
 from gateway.core.messages import (
     CONSOLE,
-    ONCE,
     InboundMessage,
     Media,
     MessageOptions,
@@ -46,7 +45,7 @@ _MAX_SUMMARY_CHARS = 200
 async def submit(ctx: ServiceContext, message: InboundMessage) -> None:
     """Queue a message; returns once it is stored."""
     await ctx.bus.submit(message)
-    if message.session_key.startswith(ONCE):
+    if message.is_once:
         # A one-shot run repeats its message to a new owner, which may have dropped the run.
         reason = await ctx.database.transact(inbox.fate, message)
         if reason is not None:
@@ -91,13 +90,18 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
 ) -> str:
     """Send a message to a session (None: a new one); returns the session's id once the message is
     stored. A second message with the same `event_id` is ignored; for a new session, call
-    `create_session` first. `agent` names the agent that answers; `queue` says how a running turn
-    handles the message, unless the conversation has its own choice. `mode_limit` is the most
-    permissive mode for this message, whatever the conversation has chosen."""
+    `create_session` first. `mode` is chosen for the session. `agent` names the agent that answers;
+    `queue` says how a running turn handles the message, unless the conversation has its own choice.
+    `mode_limit` is the most permissive mode for this message, whatever the conversation has
+    chosen; with it, `mode` can only lower the limit."""
     agent_option = await _agent_option(ctx, agent, session)
     session = await ctx.find_session(session or await create_session(ctx))
     route = route_of_session(session)
     await bind_session(ctx, route.lane, session)
+    if mode is not None and mode_limit is not None:
+        mode_limit = tightest(mode, mode_limit)
+    elif mode is not None:
+        await choose_mode(ctx, session, mode)
     message = InboundMessage(
         channel=route.channel,
         account=route.account,
@@ -106,7 +110,7 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
         event_id=event_id or os.urandom(16).hex(),
         content=safe_text(text),
         received_at=time.time(),
-        options=MessageOptions(mode=mode, mode_limit=mode_limit, agent=agent_option, queue=queue),
+        options=MessageOptions(mode_limit=mode_limit, agent=agent_option, queue=queue),
         # The files at the paths count, not the client's description of them.
         media=tuple([await ctx.uploads.look_again(each) for each in media]),
         language=current_locale(),

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.security.policy.base import PermissionMode
+from agent.security.policy.base import PermissionMode, is_mode
 from agent.text.visible import escape_line
 from agent.types import Message
 from gateway.calls.context import ServiceContext
@@ -29,7 +29,7 @@ from gateway.core.records import (
     SessionPreview,
 )
 from gateway.core.session_folder import SessionFolder
-from gateway.core.turn_choice import PLAN_CHOICES, SKILL_CHOICES, TurnChoice, translated
+from gateway.core.turn_choice import SKILL_CHOICES, TurnChoice, translated
 from gateway.ops.working_place import chosen_place
 from gateway.sessions import (
     console_binding,
@@ -249,8 +249,8 @@ async def turn_choices(ctx: ServiceContext, session: str) -> Sequence[TurnChoice
 
     def find(tx: Transaction) -> Sequence[TurnChoice]:
         session_id = lookup.find(tx, session)
-        if finished_plan.find(tx, session_id) is not None:
-            return translated(PLAN_CHOICES)
+        if plan_choices := finished_plan.choices_of(tx, session_id):
+            return translated(plan_choices)
         return translated(SKILL_CHOICES) if skill_offer.is_open(tx, session_id) else ()
 
     return await ctx.database.transact(find)
@@ -331,6 +331,17 @@ async def choose_model(ctx: ServiceContext, session: str, model: str) -> None:
         choices.put(tx, lookup.find(tx, session), choices.MODEL, model)
 
     await ctx.database.transact(choose)
+
+
+@call(scope="read")
+async def session_mode(ctx: ServiceContext, session: str | None) -> PermissionMode:
+    """Return the permission mode of a session, or the one of a new session (None)."""
+
+    def find(tx: Transaction) -> str | None:
+        return stored_sessions.chosen_mode(tx, lookup.find(tx, session)) if session else None
+
+    mode = await ctx.database.transact(find)
+    return mode if is_mode(mode) else ctx.default_mode(CONSOLE)
 
 
 @call(scope="admin")

@@ -5,11 +5,11 @@ from agent.prompts import load_prompt, render_prompt
 from gateway.commands.declaration import PERMISSIONS, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.commands.sessions import scope_of
-from gateway.commands.settings import current_mode, mode_meaning, refused_mode
+from gateway.commands.settings import choosable_modes, current_mode, mode_meaning, refused_mode
 from gateway.commands.turn_start import begin_turn
 from gateway.core.errors import CommandRefused
 from gateway.core.keyboard import KeyboardChoice
-from gateway.core.turn_choice import PLAN_CHOICES, choices_list, translated
+from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice, choices_list, translated
 from gateway.sessions import finished_plan
 from gateway.sessions.mode_choice import choose_mode
 from gateway.store.port import Transaction
@@ -17,12 +17,17 @@ from gateway.store.repositories.conversations import sessions
 
 
 def plan_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
-    if call.session is None or finished_plan.find(tx, call.session) is None:
-        return []
     return [
         KeyboardChoice(choice.label, choice.command, choice.argument, of_session=True)
-        for choice in translated(PLAN_CHOICES)
+        for choice in translated(_choosable(call, tx))
+        if call.session is not None and finished_plan.choices_of(tx, call.session)
     ]
+
+
+def _choosable(call: CommandCall, tx: Transaction) -> list[TurnChoice]:
+    """Return the choices whose mode this person may choose here."""
+    modes = choosable_modes(call, tx)
+    return [choice for choice in PLAN_CHOICES if choice.mode in modes]
 
 
 @chat_command(
@@ -37,7 +42,9 @@ def answer_build(call: CommandCall, tx: Transaction) -> str:
     name, _, prefix = call.argument.partition(" ")
     choice = next((choice for choice in PLAN_CHOICES if choice.argument == name.casefold()), None)
     if choice is None:
-        return f"{t('After a plan in plan mode:')}\n{choices_list(translated(PLAN_CHOICES))}"
+        return (
+            f"{t('After a plan in plan mode:')}\n{choices_list(translated(_choosable(call, tx)))}"
+        )
     source = call.session
     if choice.is_fresh and prefix:
         source = next(iter(sessions.ids_with_prefix(tx, prefix.strip(), scope_of(call))), None)

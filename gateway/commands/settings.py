@@ -53,7 +53,8 @@ _MAX_NAMES = 40
 
 
 def mode_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
-    return [KeyboardChoice(mode, "mode", mode, of_session=True) for mode in MODES]
+    modes = choosable_modes(call, tx)
+    return [KeyboardChoice(mode, "mode", mode, of_session=True) for mode in modes]
 
 
 @chat_command(
@@ -86,11 +87,12 @@ def answer_mode(call: CommandCall, tx: Transaction) -> str:
     message = call.message
     current = current_mode(call, tx)
     mode_name = call.argument.casefold() if call.name == "mode" else call.name
+    modes = choosable_modes(call, tx)
     if not mode_name:
         lines = [t("Mode: `{current}`. `/mode NAME` changes it:", current=current)]
-        return "\n".join([*lines, *(f"- `{mode}` {t(_MODE_MEANINGS[mode])}" for mode in MODES)])
+        return "\n".join([*lines, *(f"- `{mode}` {mode_meaning(mode)}" for mode in modes)])
     if not is_mode(mode_name):
-        names = ", ".join(f"`{mode}`" for mode in MODES)
+        names = ", ".join(f"`{mode}`" for mode in modes)
         raise CommandRefused(
             t(
                 "Unknown mode; choose one of {known}. Still using `{current}`.",
@@ -119,10 +121,20 @@ def current_mode(call: CommandCall, tx: Transaction) -> PermissionMode:
     return mode_of(message, session_mode, default, owner=call.is_owner)
 
 
+def choosable_modes(call: CommandCall, tx: Transaction) -> list[PermissionMode]:
+    """Return the modes that this person may choose here."""
+    current = current_mode(call, tx)
+    return [mode for mode in MODES if _may_choose(call, mode, current)]
+
+
+def _may_choose(call: CommandCall, mode: PermissionMode, current: PermissionMode) -> bool:
+    default = call.services.default_mode(call.message.channel)
+    return may_choose(call.message, mode, current, default, owner=call.is_owner)
+
+
 def refused_mode(call: CommandCall, mode: PermissionMode, current: PermissionMode) -> str | None:
     """Return a sentence if this person may not choose the mode here."""
-    default = call.services.default_mode(call.message.channel)
-    if may_choose(call.message, mode, current, default, owner=call.is_owner):
+    if _may_choose(call, mode, current):
         return None
     return t(
         "Only the owner can choose `{wanted}` here. Still using `{current}`.",

@@ -74,9 +74,10 @@ class Service(Protocol):
     ) -> str:
         """Send a message to a session (None: a new one); returns the session's id once the message
         is stored. A second message with the same `event_id` is ignored; for a new session, call
-        `create_session` first. `agent` names the agent that answers; `queue` says how a running
-        turn handles the message, unless the conversation has its own choice. `mode_limit` is the
-        most permissive mode for this message, whatever the conversation has chosen."""
+        `create_session` first. `mode` is chosen for the session. `agent` names the agent that
+        answers; `queue` says how a running turn handles the message, unless the conversation has
+        its own choice. `mode_limit` is the most permissive mode for this message, whatever the
+        conversation has chosen; with it, `mode` can only lower the limit."""
         ...
 
     @call(scope="read")
@@ -262,6 +263,11 @@ class Service(Protocol):
     async def choose_model(self, session: str, model: str) -> None:
         """Choose the model of a session from the next turn on: a configured model, a profile, or
         vendor/model."""
+        ...
+
+    @call(scope="read")
+    async def session_mode(self, session: str | None) -> PermissionMode:
+        """Return the permission mode of a session, or the one of a new session (None)."""
         ...
 
     @call(scope="admin")

@@ -114,13 +114,14 @@ _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
 class MessageOptions:
     """Options of one message, which apply to all work that it causes.
 
-    The choices of a terminal's sender: `model`, `effort`, `auto` (ask nothing), `mode`, the tools
-    to allow or not, `unattended` (no one can be asked), `queue` (see `queue_mode`), `agent` (the
-    agent definition to use), `cwd`, `start_folder` (the folder inside `cwd` where relative paths
-    start), `add_dirs` (folders to add to the conversation), and limits. Data that the terminal
-    sends along: `project` (news of the folder) and `run` (commands that the person ran). Only the
-    console's options count. `full_access` is the token of the process that gave it: to any other
-    process it is worth nothing. `mode_limit` is the most permissive mode that its sender may use.
+    The choices of a terminal's sender: `model`, `effort`, `auto` (ask nothing), `mode` (see
+    `first_mode`), the tools to allow or not, `unattended` (no one can be asked), `queue` (see
+    `queue_mode`), `agent` (the agent definition to use), `cwd`, `start_folder` (the folder
+    inside `cwd` where relative paths start), `add_dirs` (folders to add to the conversation), and
+    limits. Data that the terminal sends along: `project` (news of the folder) and `run` (commands
+    that the person ran). Only the console's options count. `full_access` is the token of the
+    process that gave it: to any other process it is worth nothing. `mode_limit` is the most
+    permissive mode that its sender may use.
 
     Added by Kore to a job, a goal or a report: the `session` it belongs to, its `taint`, whether
     the model has written a job (`by_model`), and the other `speakers` of a report. Added to a
@@ -156,6 +157,11 @@ class MessageOptions:
     def folder(self) -> SessionFolder | None:
         """Folder of the work; None for the default."""
         return None if self.cwd is None else SessionFolder(self.cwd, self.start_folder)
+
+    @property
+    def first_mode(self) -> str | None:
+        """Permission mode for a session without one; a one-shot run always uses it."""
+        return "auto" if self.auto else self.mode
 
     def in_folder(self, folder: SessionFolder) -> "MessageOptions":
         return replace(self, cwd=folder.workspace, start_folder=folder.start_folder)
@@ -289,6 +295,20 @@ class InboundMessage:
     def session_key(self) -> str:
         """Lane that this message waits in; it is bound to a session when it is claimed."""
         return self.lane or self.route.lane
+
+    @property
+    def is_once(self) -> bool:
+        """True for a one-shot run: after its process has ended, no one waits for the answer."""
+        return self.session_key.startswith(ONCE)
+
+    @property
+    def session_mode(self) -> str | None:
+        """Permission mode that the message gives to its session if that has none yet.
+
+        A one-shot run and the work that Kore adds leave the session's mode alone.
+        """
+        is_said = self.channel == CONSOLE and self.kind == "message" and self.job is None
+        return self.options.first_mode if is_said and not self.is_once else None
 
     @property
     def is_report(self) -> bool:

@@ -1,13 +1,17 @@
 """The plan that a turn in plan mode ended with, until a person chooses what happens with it."""
 
+from collections.abc import Sequence
+
 from agent.types import Message
+from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import choices, session_folders, sessions
 
 
-def offer(tx: Transaction, session: str) -> None:
-    """Offer the last message of the session as a plan; any later message ends the offer."""
-    choices.put(tx, session, choices.PLAN, str(sessions.count_messages(tx, session)))
+def offer(tx: Transaction, session: str, offered: Sequence[TurnChoice]) -> None:
+    """Offer these choices for the last message of the session; any later message ends the offer."""
+    words = (str(sessions.count_messages(tx, session)), *(choice.key for choice in offered))
+    choices.put(tx, session, choices.PLAN, " ".join(words))
 
 
 def close(tx: Transaction, session: str) -> None:
@@ -16,11 +20,25 @@ def close(tx: Transaction, session: str) -> None:
 
 def find(tx: Transaction, session: str) -> Message | None:
     """Return the plan that is offered, or None."""
-    number = choices.load(tx, session).get(choices.PLAN)
-    if number is None or int(number) != sessions.count_messages(tx, session):
-        return None
-    rows = sessions.load_after(tx, session, int(number) - 1, 1)
+    offered = _load(tx, session)
+    rows = sessions.load_after(tx, session, offered[0] - 1, 1) if offered is not None else ()
     return rows[0][2] if rows else None
+
+
+def choices_of(tx: Transaction, session: str) -> tuple[TurnChoice, ...]:
+    """Return the choices that are offered to the person for whom the plan was made."""
+    offered = _load(tx, session)
+    keys = offered[1] if offered is not None else ()
+    return tuple(choice for choice in PLAN_CHOICES if choice.key in keys)
+
+
+def _load(tx: Transaction, session: str) -> tuple[int, Sequence[str]] | None:
+    """Return the number of the message with the plan and the offered keys; None without a plan."""
+    stored = choices.load(tx, session).get(choices.PLAN)
+    if stored is None:
+        return None
+    number, *keys = stored.split()
+    return (int(number), keys) if int(number) == sessions.count_messages(tx, session) else None
 
 
 def hand_over(tx: Transaction, session: str, successor: str) -> None:

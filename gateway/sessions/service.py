@@ -11,7 +11,7 @@ from agent.events import SessionClosed
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.serialization import event_to_json
-from gateway.core.messages import console_principal
+from gateway.core.messages import console_principal, route_of_session
 from gateway.core.records import SearchHit, SessionInfo, SessionPreview
 from gateway.presenter.text import home_relative
 from gateway.sessions import lookup
@@ -181,6 +181,14 @@ def _set_status(tx: Transaction, session: str, status: Status) -> tuple[SessionI
     return sessions.recent(tx, 1, session=session_id)[0], lanes
 
 
+def _named_session(tx: Transaction, lane: str) -> str | None:
+    """Return the session that a lane is named after; nobody may have written there yet."""
+    stem = route_of_session("").lane
+    session = lane.removeprefix(stem)
+    is_named = lane.startswith(stem) and sessions.exists(tx, session)
+    return session if is_named else None
+
+
 def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
     """Return the status of a lane's conversation as JSON.
 
@@ -188,7 +196,7 @@ def conversation_status(tx: Transaction, lane: str) -> dict[str, Any]:
     messages, the known cost, the folder, with `~` for the home folder, and the goal that is not
     met.
     """
-    session = sessions.bound_session(tx, lane)
+    session = sessions.bound_session(tx, lane) or _named_session(tx, lane)
     folder = session_folders.of_session(tx, session) if session else None
     totals = usage.of_session(tx, session) if session else None
     goal = goals.of_lane(tx, lane)

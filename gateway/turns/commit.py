@@ -271,7 +271,7 @@ def _store_offer(tx: Transaction, claim: TurnClaim, choices: Sequence[TurnChoice
         skill_offer.offer(tx, claim.session)
     # A person may have left plan mode while the turn ran.
     elif choices and sessions.chosen_mode(tx, claim.session) == claim.mode:
-        finished_plan.offer(tx, claim.session)
+        finished_plan.offer(tx, claim.session, choices)
 
 
 def trace_of(

@@ -44,7 +44,7 @@ from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.roles import RoleRegistry
 from gateway.core.approval import ApprovalPrompt, title_of
-from gateway.core.messages import CONSOLE, ONCE, InboundMessage, MessageOptions
+from gateway.core.messages import CONSOLE, InboundMessage, MessageOptions
 from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice
 from gateway.store.port import Store
 from gateway.store.repositories.conversations import sessions
@@ -388,9 +388,10 @@ def mode_of(
 ) -> PermissionMode:
     """Return the permission mode for one message.
 
-    `session_mode` is the mode of its conversation, `default` the initial mode of its channel. The
-    console's command line overrides both, but what Kore continues by itself follows a stricter mode
-    that was chosen since. Other people than the owner never get more than `default`, even in a chat
+    `session_mode` is the mode of its conversation, `default` the initial mode of its channel. A
+    message that names the first mode of a conversation counts until one is stored. The command line
+    of a one-shot run overrides both, but what Kore continues by itself follows a stricter mode that
+    was chosen since. Other people than the owner never get more than `default`, even in a chat
     where the owner has chosen more. No mode exceeds the limit of the message.
     """
     mode = _unlimited_mode(message, session_mode, default, owner=owner)
@@ -404,20 +405,20 @@ def _unlimited_mode(
     if message.job is not None and is_mode(job_mode := message.options.mode):
         return _of_job(message, job_mode, session_mode, default, owner=owner)
     if message.channel == CONSOLE:
-        option = "auto" if message.options.auto else message.options.mode
+        option = message.options.first_mode
         if is_mode(option):
-            is_continued = message.is_for_goal or message.is_report
-            if is_continued and is_mode(session_mode):
-                return tightest(option, session_mode)
-            return option
+            if not is_mode(session_mode):
+                return option
+            if message.is_once:
+                is_continued = message.is_for_goal or message.is_report
+                return tightest(option, session_mode) if is_continued else option
     mode = session_mode if is_mode(session_mode) else default
     return mode if owner else tightest(mode, default)
 
 
 def _is_attended(message: InboundMessage) -> bool:
     """Return whether somebody can answer after a turn for this message."""
-    is_once = message.session_key.startswith(ONCE)
-    return message.job is None and not message.options.unattended and not is_once
+    return message.job is None and not message.options.unattended and not message.is_once
 
 
 def may_choose(

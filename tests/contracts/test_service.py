@@ -27,7 +27,7 @@ from gateway.control.server import ControlServer
 from gateway.control.service import Service
 from gateway.core.errors import HandedOver
 from gateway.core.event_levels import level_of
-from gateway.core.messages import InboundMessage, MessageOptions, Sender
+from gateway.core.messages import InboundMessage, MessageOptions, Sender, route_of_session
 from gateway.core.records import (
     ApiRequest,
     Delivered,
@@ -225,6 +225,17 @@ async def test_deltas_add_up_to_the_answer(service: Service) -> None:
         seen = await until_last(events, sent.event_id)
     streamed = "".join(event.text for event in seen if isinstance(event, TextDelta))
     assert streamed == next(event.text for event in seen if isinstance(event, Delivered))
+
+
+async def test_status_of_a_session_is_read_before_anybody_writes_there(
+    real_service: Service,
+) -> None:
+    session = await real_service.create_session()
+    await real_service.choose_mode(session, "plan")
+    status = await real_service.conversation_status(route_of_session(session).lane)
+    assert status["mode"] == "plan"
+    unknown = await real_service.conversation_status(route_of_session("2099").lane)
+    assert unknown["session"] is None
 
 
 @covers("turn_choices")
@@ -729,13 +740,15 @@ async def test_api_answer_belongs_to_its_key_and_token(real_service: Service) ->
     assert await real_service.find_api_answer("two@1", "resp_1") is None
 
 
-@covers("choose_model", "choose_mode")
+@covers("choose_model", "choose_mode", "session_mode")
 async def test_model_and_mode_are_set_for_a_session(real_service: Service) -> None:
     chat_id, session = await place(real_service)
     await real_service.choose_model(session, "quick")
     await real_service.choose_mode(session, "auto")
     status = await real_service.conversation_status(f"cli:local:{chat_id}")
     assert (status["model"], status["mode"]) == ("quick", "auto")
+    assert await real_service.session_mode(session) == "auto"
+    assert await real_service.session_mode(None) == "ask"
     with pytest.raises(KoreError, match="nothing-like-it"):
         await real_service.choose_model(session, "nothing-like-it")
     with pytest.raises(KoreError):

@@ -30,6 +30,7 @@ from agent.events import (
     ToolResulted,
     UsageReport,
 )
+from agent.security.policy.base import PermissionMode
 from agent.serialization import dumps, event_to_json, message_from_json, message_to_json
 from agent.turn.tool_catalog import started_event
 from agent.types import Message, Result, Signal, ToolCall, Usage, assistant, user
@@ -68,6 +69,7 @@ class MemoryService:
 
     def __init__(self) -> None:
         self.mode: QueueMode | None = None
+        self.modes: dict[str, PermissionMode] = {}
         self.running: list[str] = []
         self.replies: list[str] = []
         self.turn_offer: Sequence[TurnChoice] = ()
@@ -220,6 +222,12 @@ class MemoryService:
         waiting = self._queues[lane].qsize() if lane in self._queues else 0
         chosen = {"model": None, "mode": None, "cost_usd": 0.25 if session else None}
         return {"session": session, "waiting": waiting, **chosen}
+
+    async def session_mode(self, session: str | None) -> PermissionMode:
+        return self.modes.get(session or "", "ask")
+
+    async def choose_mode(self, session: str, mode: PermissionMode) -> None:
+        self.modes[session] = mode
 
     async def turn_choices(self, session: str) -> Sequence[TurnChoice]:
         return self.turn_offer

@@ -96,7 +96,6 @@ class EditorConversation:
         editor: ConnectedEditor,
         folder: Path,
         builder: MessageBuilder,
-        default_mode: PermissionMode,
     ) -> None:
         self.session = ""
         self._line = line
@@ -106,7 +105,6 @@ class EditorConversation:
         self._servers = editor.servers
         self._folder = folder
         self._builder = builder
-        self._default_mode = default_mode
         self._choices: SessionChoices | None = None
         # Only one prompt runs at a time: editors send the next one after the answer.
         self._turn = asyncio.Lock()
@@ -202,7 +200,7 @@ class EditorConversation:
             return reason
 
     async def _read_choices(self, service: Service) -> SessionChoices:
-        return await read_choices(service, self._builder.lane, self._default_mode)
+        return await read_choices(service, self._builder.lane)
 
     async def _answer_to(
         self, service: Service, message: InboundMessage, awaited: AwaitedAnswer, sent: SentText

@@ -222,13 +222,12 @@ class EditorAgent:
         project = project_context(place.workspace, (), self._settings, self._home)
         project.start_folder = folder
         builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
-        default = self._settings.security.modes.get("cli", "ask")
         offer = self._offer.fs or FileSystemCapabilities()
         files = FileRequests(self._client, EditorFolder(Path(cwd), folder), offer)
         questions = EditorQuestions(self._client, self._offer.elicitation)
         own_servers = EditorServers(servers or (), self._start)
         editor = ConnectedEditor(self._client, files, questions, own_servers)
-        conversation = EditorConversation(self._line, editor, folder, builder, default)
+        conversation = EditorConversation(self._line, editor, folder, builder)
         choices = await conversation.begin(session, mode)
         before = self._conversations.get(conversation.session)
         self._conversations[conversation.session] = conversation

@@ -86,8 +86,8 @@ class SessionChoices:
         ]
 
 
-async def read_choices(service: Service, lane: str, default: PermissionMode) -> SessionChoices:
-    """Read the choices of the lane's session; `default` is the mode of a session without one."""
+async def read_choices(service: Service, lane: str) -> SessionChoices:
+    """Read the choices of the lane's session."""
     status = await service.conversation_status(lane)
     listed = await service.list_models()
     model = status["model"] or _default_of(listed)
@@ -97,7 +97,7 @@ async def read_choices(service: Service, lane: str, default: PermissionMode) -> 
     models = usable[:_MOST_MODELS]
     if model not in dict(models):
         models.insert(0, (model, dict(usable).get(model, "")))
-    mode = status["mode"] if is_mode(status["mode"]) else default
+    mode = await service.session_mode(status["session"])
     return SessionChoices(model, mode, tuple(models))
 
 

@@ -156,7 +156,6 @@ def workdir_of(
         settings.security.blocked_paths,
         lambda: project or project_context(None, (), settings, DataDir(home)),
         models,
-        str(settings.security.modes.get("cli", "ask")),
         window,
         title,
         CustomCommands(command_folders, lambda: skills.load(resolved).values()),

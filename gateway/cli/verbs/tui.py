@@ -13,7 +13,7 @@ from agent.i18n import t
 from gateway.cli.chat.conversation import ConsolePlaces
 from gateway.cli.chat.service_connection import service_opener
 from gateway.cli.console.chat.conversation import Connect
-from gateway.cli.console.chat.place import ConsolePlace
+from gateway.cli.console.chat.place import ConsolePlace, choose_first_mode
 from gateway.cli.console.output.status_line import StatusLine
 from gateway.cli.folders import data_dir_of
 from gateway.cli.project_folder import added_dirs, choose_place, is_folder_chosen
@@ -81,14 +81,17 @@ async def _show(
             is not None
         ):
             sessions.append(last)
+        for session in sessions:
+            await choose_first_mode(service, session, start.options)
+        mode = await service.session_mode(None)
         model = str(args.model or (await service.status()).get("model"))
         folder = None if place is None else place.folder
 
         def new_status(place: ConsolePlace) -> StatusLine:
             if (workdir := place.workdir) is None:
-                return StatusLine(place.options, model, args.permission_mode or "", lambda _: 0)
+                return StatusLine(place.options, model, mode, lambda _: 0)
             return StatusLine(
-                *(place.options, model, workdir.mode, workdir.context_window, workdir.model_title)
+                *(place.options, model, mode, workdir.context_window, workdir.model_title)
             )
 
         full_screen = FullScreen(service, start, new_status, sessions, folder)

@@ -14,7 +14,7 @@ from agent.subagents.definition import SubagentDefinition
 from agent.subagents.isolation import IsolatedFolder
 from agent.tools import base
 from agent.tools.base import CallContext
-from gateway.core.messages import CONSOLE, ONCE, InboundMessage, derive_report
+from gateway.core.messages import CONSOLE, InboundMessage, derive_report
 from gateway.core.session_folder import SessionFolder
 from gateway.store.port import Transaction
 from gateway.store.repositories.access import approvals
@@ -216,7 +216,7 @@ def is_background(
     with its result.
     """
     wished = definition.background if request.background is None else request.background
-    is_once = claim.messages[-1].session_key.startswith(ONCE)
+    is_once = claim.messages[-1].is_once
     return wished and caller is None and not is_once
 
 

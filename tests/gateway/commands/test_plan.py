@@ -183,9 +183,13 @@ async def test_others_get_only_the_modes_that_they_may_choose(tmp_path: Path) ->
         answer = await plan(parts, **other)
         assert OFFER not in answer
         assert "`/build ask`" in answer
+        choices = await offered(parts, chat_message(""))
+        assert [choice.key for choice in choices] == ["a", "f", "k"]
+        usage = await answer_to(parts, chat_message("/build", **other))
+        assert OFFER not in usage
+        assert "`/build ask`" in usage
         refusal = await answer_to(parts, chat_message("/build free", **other))
         assert "Only the owner" in refusal
-        assert len(await offered(parts, chat_message(""))) == 4
 
 
 async def test_option_of_the_command_line_ends_with_the_plan(tmp_path: Path) -> None:

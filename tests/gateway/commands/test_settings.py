@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.providers.scripted import ScriptedProvider
+from agent.security.policy.base import MODES
 from agent.types import Message, ToolCall, assistant
 from gateway.core.messages import InboundMessage, Sender
 from tests.gateway.parts import answer_to, chat_message, console_message, running
@@ -91,13 +92,46 @@ async def test_turn_runs_in_the_mode_of_its_conversation(tmp_path: Path) -> None
         assert file.read_text() == "new"
 
 
-async def test_console_flag_overrides_the_mode_of_the_conversation(tmp_path: Path) -> None:
+async def test_one_shot_run_overrides_the_mode_of_the_conversation(tmp_path: Path) -> None:
     provider = ScriptedProvider([*overwriting(), *overwriting()])
     async with running(tmp_path, provider) as parts:
         file = parts.workspace / "a.txt"
         file.write_text("old")
+        session = await parts.service.create_session()
+        await parts.service.choose_mode(session, "ask")
         for mode, content in (("plan", "old"), ("accept-edits", "new")):
-            message = console_message("overwrite it", options={"mode": mode})
+            message = console_message("overwrite it", "once-1", options={"mode": mode})
+            await parts.service.bind_session(message.session_key, session)
             await parts.bus.submit(message)
             await parts.until_answered(message)
             assert file.read_text() == content
+        assert await parts.service.session_mode(session) == "ask"
+
+
+async def test_first_mode_of_a_terminal_is_stored_until_another_one_is_chosen(
+    tmp_path: Path,
+) -> None:
+    provider = ScriptedProvider([*overwriting(), *overwriting()])
+    async with running(tmp_path, provider) as parts:
+        file = parts.workspace / "a.txt"
+        file.write_text("old")
+        first = console_message("overwrite it", options={"mode": "plan"})
+        await parts.bus.submit(first)
+        await parts.until_answered(first)
+        assert file.read_text() == "old"
+        session = await parts.service.bound_session(first.session_key)
+        assert session is not None
+        assert await parts.service.session_mode(session) == "plan"
+        await parts.service.choose_mode(session, "accept-edits")
+        second = console_message("overwrite it", options={"mode": "plan"})
+        await parts.bus.submit(second)
+        await parts.until_answered(second)
+        assert file.read_text() == "new"
+
+
+async def test_modes_that_a_person_may_not_choose_are_not_offered(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
+        answer = await answer_to(parts, other("/mode"))
+        assert [mode for mode in MODES if f"`{mode}`" in answer] == ["plan", "ask"]
+        unknown = await answer_to(parts, other("/mode everything"))
+        assert [mode for mode in MODES if f"`{mode}`" in unknown] == ["plan", "ask"]

@@ -14,6 +14,7 @@ from agent.errors import KoreError
 from agent.i18n import current_locale, set_locale, t
 from agent.text.visible import escape_invisible
 from gateway.cli.console.chat.local_commands import CHAT_COMMANDS, CONSOLE_COMMANDS
+from gateway.cli.console.chat.place import choose_first_mode
 from gateway.cli.console.chat.repl import Repl, ReplOptions, Resumption, continued_place
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.plain_prompt import PlainPrompt
@@ -61,7 +62,7 @@ async def _converse(
     earlier: ConsoleLease | None = None
     resumed: Resumption | None = None
     lost: ConnectionLost | None = None
-    tries = 0
+    tries, is_beginning = 0, True
     while True:
         repl: Repl | None = None
         try:
@@ -76,6 +77,9 @@ async def _converse(
                             start.session, start.is_new, start.options.cwd
                         )
                         set_locale(lease.language or current_locale())
+                        if is_beginning and lease.session is not None:
+                            await choose_first_mode(service, lease.session, start.options)
+                        is_beginning = False
                         repl = Repl(service, lease, start, screen, prompt, resumed)
                         await repl.run()
                         if repl.successor is None:
@@ -96,6 +100,7 @@ async def _converse(
         # Reuse the lane, because the answer of an unfinished turn will arrive there.
         if repl is not None:
             earlier, resumed = repl.current_lease, repl.resumption
+            start = replace(start, place=repl.place)
         await asyncio.sleep(_PAUSE_S * (tries - 1))
         start = replace(start, choose=False)
         if not isinstance(lost, HandedOver):

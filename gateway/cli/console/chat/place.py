@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.i18n import t
 from agent.records import frozen
+from agent.security.policy.base import is_mode
 from agent.text.visible import escape_line
 from agent.worktrees.names import ACTIONS
 from gateway.cli.console.chat.workdir import ConsoleWorkdir
@@ -103,6 +104,15 @@ class FolderQuestion:
             "This session continues in its own folder, {folder}. To continue here, add --cwd .",
             folder=self.own_label,
         )
+
+
+async def choose_first_mode(service: Service, session: str, options: MessageOptions) -> None:
+    """Give the mode of the command line to a session that the program begins with.
+
+    A new session gets it with its first message.
+    """
+    if is_mode(mode := options.first_mode):
+        await service.choose_mode(session, mode)
 
 
 async def folder_question(

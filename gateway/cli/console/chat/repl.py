@@ -115,6 +115,11 @@ class Repl:
         return self._turn_screen.session or self._session
 
     @property
+    def place(self) -> ConsolePlace:
+        """Place of the conversation, with the options that still apply."""
+        return replace(self._options.place, options=self._turn_screen.options)
+
+    @property
     def current_lease(self) -> ConsoleLease:
         """Lease with the current state, for a successor to continue the conversation."""
         stage = self._turn_screen
@@ -145,7 +150,7 @@ class Repl:
         facts = await self._service.status()
         self._turn_screen.attention = Attention(facts.get("notify_after_s"))
         own = (self._options.options.agent or {}).get("model")
-        self._begin_status(str(own or facts.get("model")))
+        self._begin_status(str(own or facts.get("model")), await self._service.session_mode(None))
         if not self._is_resumed:
             await self._greet(facts)
         lease = self._lease
@@ -174,11 +179,11 @@ class Repl:
                 )
             )
 
-    def _begin_status(self, model: str) -> None:
+    def _begin_status(self, model: str, mode: str) -> None:
         workdir, prompt = self._options.place.workdir, self._prompt
         if workdir is not None and isinstance(prompt, Prompt):
             status = StatusLine(
-                *(self._options.options, model, workdir.mode),
+                *(self._options.options, model, mode),
                 *(workdir.context_window, workdir.model_title),
             )
             self._status = status
@@ -355,6 +360,11 @@ class Repl:
 
     def _move(self, session: str | None, place: ConsolePlace) -> None:
         """End for a conversation in another folder."""
+        # What a command has replaced stays replaced.
+        now, there = self._turn_screen.options, place.options
+        agent = None if now.agent is None else there.agent
+        options = replace(now, cwd=there.cwd, start_folder=there.start_folder, agent=agent)
+        place = replace(place, options=options)
         self.successor = replace(
             self._options,
             session=session,

@@ -121,6 +121,11 @@ class TurnScreen:
         return self._builder.lane
 
     @property
+    def options(self) -> MessageOptions:
+        """Options of the command line, without those that a command has replaced."""
+        return self._builder.options
+
+    @property
     def unanswered(self) -> str:
         """Streamed text of answers that were not delivered yet."""
         return self._view.unanswered

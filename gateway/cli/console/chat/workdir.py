@@ -35,7 +35,6 @@ class ConsoleWorkdir:
     blocked_paths: Sequence[str]
     open_project: "Callable[[], ProjectContext]"
     models: Callable[[], Sequence[str]]
-    mode: str = ""
     context_window: Callable[[str], int] = field(default=lambda _: 0)
     model_title: Callable[[str], str] = field(default=str)
     custom_commands: CustomCommands = field(default_factory=lambda: CustomCommands(()))

@@ -26,9 +26,9 @@ class StatusLine:
     """Status line of a conversation.
 
     Call `take` for each event and `refresh` between turns; `line` returns the text for one row.
-    `options` of the command line take precedence over the conversation's own settings; `mode` and
-    `model` are the defaults. `window` returns the context window of a model in tokens, `title` its
-    display name.
+    `options` of the command line take precedence over the conversation's own settings, except for
+    the mode that is stored with it; `mode` and `model` are the defaults. `window` returns the
+    context window of a model in tokens, `title` its display name.
     """
 
     def __init__(
@@ -90,9 +90,7 @@ class StatusLine:
     def mode(self) -> str:
         if self._options.full_access is not None:
             return t("full access")
-        if self._options.auto:
-            return "auto"
-        return str(self._options.mode or self._state.get("mode") or self._mode)
+        return str(self._state.get("mode") or self._options.first_mode or self._mode)
 
     @property
     def folder(self) -> str:

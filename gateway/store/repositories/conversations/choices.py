@@ -40,7 +40,7 @@ QUEUE: Choice[QueueMode] = Choice("queue", *get_args(QueueMode), carries_over=Tr
 TRACE: Choice[Trace] = Choice("trace", *get_args(Trace), carries_over=True)
 EFFORT: Choice[ReasoningEffort] = Choice("effort", *EFFORTS)
 THINKING_DISPLAY = Choice[Literal["shown", "hidden"]]("thinking_display", "shown", "hidden")
-# Number of the message with the plan that waits for a person's choice.
+# Number of the message with the plan that waits for a person's choice, and the offered keys.
 PLAN = Choice[str]("plan")
 # Number of the message after which a skill is offered; 0 once a person has chosen.
 SKILL = Choice[str]("skill")

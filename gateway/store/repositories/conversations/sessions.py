@@ -225,6 +225,10 @@ def renew_bits(tx: Transaction, session: str) -> None:
     tx.run("UPDATE session SET choice_bits = 0 WHERE id = ?", (session,))
 
 
+def exists(tx: Transaction, session: str) -> bool:
+    return tx.first("SELECT 1 FROM session WHERE id = ?", (session,)) is not None
+
+
 def chosen_mode(tx: Transaction, session: str) -> str | None:
     """Return the permission mode that was chosen for this session."""
     return session_marks.read(tx, session).mode

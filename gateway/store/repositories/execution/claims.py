@@ -10,6 +10,7 @@ from itertools import groupby, takewhile
 from agent.context.memory_snapshot import MemorySnapshot
 from agent.context.project.session_projects import find_repeats
 from agent.records import frozen
+from agent.security.policy.base import is_mode
 from agent.types import Context, Message, Taint
 from gateway.core.messages import InboundMessage, QueueMode
 from gateway.store.conditions import LIVE, RUNNING, WAITING
@@ -281,6 +282,9 @@ def _begin(
     _take_in(tx, turn, lane, joined)
     session_folders.note(tx, session, messages[-1])
     row = here if here is not None and here.id == session else sessions.load_row(tx, session)
+    if row.mode is None and is_mode(mode := messages[-1].session_mode):
+        sessions.choose_mode(tx, session, mode)
+        row = sessions.load_row(tx, session)
     composed = reading.compose(messages, row.mode)
     user_message = _without_repeats(tx, session, composed, messages)
     if row.has_background and (task_facts := subagent_tasks.facts(tx, session)):

@@ -34,13 +34,6 @@ def test_status_line_gauge_uses_the_window_of_the_model(
     assert workdir_of(MessageOptions(), settings, None, tmp_path).context_window(model) == tokens
 
 
-def test_terminal_starts_in_ask_mode_if_only_telegram_has_a_mode(tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({"security": {"modes": {"telegram": "plan"}}}))
-    settings = load_settings(config=file, home=tmp_path, cwd=tmp_path, environ={}, overrides={})
-    assert workdir_of(MessageOptions(), settings, None, tmp_path).mode == "ask"
-
-
 def test_mentioned_files_are_not_read_through_a_link_that_replaced_the_start_folder(
     tmp_path: Path,
 ) -> None:

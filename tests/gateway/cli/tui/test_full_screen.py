@@ -85,6 +85,14 @@ async def test_turn_between_two_frames_reloads_the_tab(
         await screens.until(lambda: screens.titles == ["greetings"])
 
 
+async def test_mode_of_an_opened_session_is_shown(tmp_path: Path) -> None:
+    async with running(tmp_path, []) as parts:
+        session = await parts.service.create_session()
+        await parts.service.choose_mode(session, "plan")
+        async with full_screen_of(parts.service, tmp_path, sessions=[session]) as screens:
+            await screens.until(lambda: screens.tab.status.mode == "plan")
+
+
 async def test_each_tab_has_its_own_session_and_status(tmp_path: Path) -> None:
     async with (
         running(tmp_path, ["first answer", "second answer"]) as parts,

@@ -19,9 +19,9 @@ const BLOCK_MESSAGES = 25
 const UNSETTLED_MESSAGES = 100
 
 export function Chat({ connection, session, onSession, onTurn, folder, home, say }) {
-  const [mode, setMode] = useState("ask")
+  const [mode, chooseMode, readMode, giveMode] = useMode(connection, session, say)
   const choice = useFolders(connection, session)
-  const [latest, draw, carry] = useConversation(connection, session, onTurn, say)
+  const [latest, draw, carry] = useConversation(connection, session, () => (onTurn(), readMode()), say)
   const talk = latest.current
   const begin = (id, sent) => {
     carry(id, sent)
@@ -43,7 +43,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   }, [talk, talk.isRunning, talk.pending.length])
   const [count, setCount] = useState(PAGE_MESSAGES)
   useEffect(() => setCount(PAGE_MESSAGES), [session])
-  const send = async (text, media, queue = "steer", withMode = mode) => {
+  const send = async (text, media, queue = "steer") => {
     // The page switches sessions by its address.
     if (/^\/(new|clear|reset)$/.test(text)) return onSession(null), true
     const eventId = newId()
@@ -52,8 +52,11 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
     draw()
     try {
       const id = session ?? (await connection.until("create_session", choice.folder ? { folder: choice.folder } : {}))
-      if (id !== session) begin(id, { eventId, text, queue })
-      await connection.until("send_message", { session: id, text, event_id: eventId, mode: withMode, media, queue })
+      if (id !== session) {
+        await giveMode(id)
+        begin(id, { eventId, text, queue })
+      }
+      await connection.until("send_message", { session: id, text, event_id: eventId, media, queue })
     } catch (error) {
       dropPending(latest.current, eventId)
       say(error)
@@ -61,7 +64,6 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
     }
     return true
   }
-  // After a turn. Here, the mode goes with each message.
   const choose = async (choice) => {
     if (choice.is_fresh) {
       const id = await connection.call("create_session", folder ? { folder } : {}).catch(say)
@@ -70,11 +72,8 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       const sent = { eventId: newId(), text, queue: "queue" }
       carry(id, sent)
       onSession(id)
-      setMode(choice.mode)
       await connection.until("send_message", { session: id, text, event_id: sent.eventId, queue: "queue" }).catch(say)
-    } else if ((await send(choice.text, [], "queue")) && choice.mode) {
-      setMode(choice.mode)
-    }
+    } else await send(choice.text, [], "queue")
   }
   const answer = async (asked, option, words) => {
     const takesWords = option.answer === "deny" || asked.request.server_question
@@ -110,7 +109,7 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
       ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} actions=${actions} />`)}
       ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
-      ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), [], "steer", null)}>${t("Try again")}</button></p>`}
+      ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), [])}>${t("Try again")}</button></p>`}
       ${session && !isRunning && !talk.pending.length && html`<${TurnChoices} ...${{ connection, session, seq: talk.seq, choose }} />`}
       ${talk.pending.map(
         (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
@@ -122,10 +121,36 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
     <//>
     ${session && html`<${Tasks} ...${{ connection, session, isRunning: talk.isRunning, say }} />`}
     ${talk.goal && html`<${Goal} goal=${talk.goal} />`}
-    <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} canStop=${canStop} mode=${mode} setMode=${setMode} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
+    <${Composer} connection=${connection} session=${session} folder=${session ? folder : choice.folder} isRunning=${isRunning} canStop=${canStop} mode=${mode} chooseMode=${chooseMode} send=${send} stop=${stop} usage=${talk.usage} history=${history} say=${say}>
       <${FolderChoice} ...${choice} home=${home} />
     <//>
   </section>`
+}
+
+// The permission mode of a session, which other screens and commands can change, too; of a new one
+// before it exists.
+function useMode(connection, session, say) {
+  const [mode, setMode] = useState("ask")
+  const current = useRef()
+  current.current = session
+  // The mode that was chosen for a new session.
+  const chosen = useRef(null)
+  const read = () => {
+    const show = (mode) => current.current === session && !chosen.current && setMode(mode)
+    connection.until("session_mode", { session }).then(show, () => {})
+  }
+  useEffect(() => {
+    chosen.current = null
+    read()
+  }, [connection, session])
+  const give = (id, mode) => connection.until("choose_mode", { session: id, mode })
+  const choose = (mode) => {
+    setMode(mode)
+    if (session) give(session, mode).catch((error) => (say(error), read()))
+    else chosen.current = mode
+  }
+  const begin = async (id) => chosen.current && give(id, chosen.current)
+  return [mode, choose, read, begin]
 }
 
 // The choices that the last turn offers.

@@ -13,7 +13,7 @@ const MODES = {
   auto: "Nothing is asked",
 }
 
-export function Composer({ connection, session, folder, isRunning, canStop, mode, setMode, send, stop, usage, history, say, children }) {
+export function Composer({ connection, session, folder, isRunning, canStop, mode, chooseMode, send, stop, usage, history, say, children }) {
   const [text, setText] = useDraft(session)
   const [isSending, setSending] = useState(false)
   const attachments = useAttachments(connection, say)
@@ -65,7 +65,7 @@ export function Composer({ connection, session, folder, isRunning, canStop, mode
           <span aria-hidden="true">⊕</span><span class="unseen">${t("Add files")}</span>
           <input type="file" multiple class="unseen" onChange=${(event) => (attachments.add(event.target.files), (event.target.value = ""))} />
         </label>
-        <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => setMode(event.target.value)}>
+        <select aria-label=${t("Mode")} value=${mode} onChange=${(event) => chooseMode(event.target.value)}>
           ${Object.entries(MODES).map(([value, label]) => html`<option value=${value}>${t(label)}</option>`)}
         </select>
         ${children}

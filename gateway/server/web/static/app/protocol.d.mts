@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 33); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 34); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -152,7 +152,7 @@ export type SessionEvent =
 export interface Calls {
   // Queue a message; returns once it is stored.
   submit: { arguments: { message: InboundMessage }; result: null }
-  // Send a message to a session (None: a new one); returns the session's id once the message is stored. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice. `mode_limit` is the most permissive mode for this message, whatever the conversation has chosen.
+  // Send a message to a session (None: a new one); returns the session's id once the message is stored. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `mode` is chosen for the session. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice. `mode_limit` is the most permissive mode for this message, whatever the conversation has chosen; with it, `mode` can only lower the limit.
   send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null; mode_limit?: "plan" | "ask" | "accept-edits" | "auto" | null }; result: string }
   // Return the outcome of the message with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
@@ -208,6 +208,8 @@ export interface Calls {
   import_session: { arguments: { file: string }; result: string }
   // Choose the model of a session from the next turn on: a configured model, a profile, or vendor/model.
   choose_model: { arguments: { session: string; model: string }; result: null }
+  // Return the permission mode of a session, or the one of a new session (None).
+  session_mode: { arguments: { session: string | null }; result: "plan" | "ask" | "accept-edits" | "auto" }
   // Choose the permission mode of a session from the next turn on; a looser mode is recorded in the audit log.
   choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
   // Answer an approval; False if it has expired or was already answered. The model receives the `words` of a denial. `scope` is the scope of a lasting answer; `prefix` allows all commands with the prefix in the event.

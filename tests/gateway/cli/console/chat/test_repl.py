@@ -95,6 +95,16 @@ async def test_message_instead_of_a_choice_is_sent(owner: MemoryService, home: P
     assert [message.options.mode for message in owner.submitted] == ["plan"] * 3
 
 
+async def test_mode_of_the_command_line_is_stored_with_the_session_that_continues(
+    owner: MemoryService, home: Path
+) -> None:
+    session = await owner.bind_session("cli:local:other", None)
+    async with kore_agent(home, "-c", "--permission-mode", "plan") as terminal:
+        await terminal.see(PROMPT)
+        await terminal.see(" plan ")
+    assert owner.modes == {session: "plan"}
+
+
 async def test_greeting_names_the_requested_model(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, "--model", "vendor/other") as terminal:
         await terminal.see("vendor/other")
@@ -558,6 +568,34 @@ async def test_console_reconnects_to_a_new_owner(home: Path) -> None:
         terminal.type("still here\r")
         await terminal.see("echo: still here")
         assert len(second.sessions_by_id) == 1
+
+
+async def test_replaced_option_of_the_command_line_stays_replaced_after_a_reconnection(
+    home: Path,
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(MemoryService())
+        server = ControlServer(first, home / "kore.sock")
+        await server.__aenter__()
+        options = ("--model", "vendor/other", "--permission-mode", "plan")
+        terminal = await stack.enter_async_context(kore_agent(home, *options))
+        await terminal.see(PROMPT)
+        terminal.type("/mode auto\r")
+        await terminal.see("command /mode auto")
+        await terminal.see(PROMPT)
+        second = await stack.enter_async_context(MemoryService())
+        second.sessions_by_id, second.lanes = first.sessions_by_id, first.lanes
+        (home / "kore.sock").unlink()
+        await stack.enter_async_context(ControlServer(second, home / "kore.sock"))
+        await server.__aexit__()
+        await terminal.see("reconnecting …")
+        await terminal.see(PROMPT)
+        terminal.type("still here\r")
+        await terminal.see("echo: still here")
+        options_sent = second.submitted[-1].options
+        assert options_sent.model == "vendor/other"
+        assert options_sent.mode is None
+        assert second.modes == {}
 
 
 async def test_terminated_program_restores_the_terminal(owner: MemoryService, home: Path) -> None:
