@@ -347,6 +347,17 @@ class Done:
 
 
 @frozen
+class AttentionNeeded:
+    """Something is worth a notification of a person who looks elsewhere.
+
+    It is a question, or the end of a turn that has worked for a long time.
+    """
+
+    type: ClassVar[str] = "attention"
+    reason: Literal["question", "ended"]
+
+
+@frozen
 class FromAgent:
     """An event of a sub-agent's turn, as `codec.event_to_json` writes it.
 
@@ -390,6 +401,7 @@ Event = (
     | ToolResulted
     | ApprovalAsked
     | ApprovalAnswered
+    | AttentionNeeded
     | StreamEnd
     | State
     | Compacted

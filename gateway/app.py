@@ -37,6 +37,7 @@ from gateway.config.python_plugins import python_store
 from gateway.container import Container, build_container
 from gateway.control.handover import DataOwnership, take_over
 from gateway.control.replacement import end_when_replaced
+from gateway.core.attention import AttentionRule
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import ONCE
 from gateway.delivery import outbound_files
@@ -150,7 +151,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         agent = await build_agent(settings, home, choice.sandbox, full_access=has_full_access)
         stack.push_async_callback(agent.aclose)
         agent.changes = open_change_log(database, home.undo, cipher, files)
-        events = EventHub()
+        events = EventHub(AttentionRule(settings.screens.notify_after_s))
         front = open_front(settings, cipher, has_workers=has_workers)
         places = await places_of(settings, home, database)
         running: Channels = {}

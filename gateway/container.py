@@ -216,7 +216,6 @@ def build_container(
         sandbox=security.sandbox,
         exec_hosts=reachable_hosts(settings) if permissions.confined else (),
         language_servers=lambda: agent.code.status() if agent.code is not None else (),
-        notify_after_s=settings.screens.notify_after_s,
     )
     command_services = CommandServices(
         home=resources.home,

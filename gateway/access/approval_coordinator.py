@@ -135,9 +135,10 @@ class ApprovalCoordinator:
             )
             if approval is None:
                 return None
-            for lane in {approval.lane, approval.route.lane}:
+            lanes = {approval.lane, approval.route.lane}
+            for lane in lanes:
                 self._sender.wake(lane)
-                self._events.publish(lane, self.request_event(approval))
+            self._events.publish_suspended(lanes, approval.session, self.request_event(approval))
             self.look_again()
             self._tell_asked()
             return await settled

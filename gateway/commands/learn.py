@@ -6,11 +6,9 @@ from gateway.commands.dispatcher import CommandCall
 from gateway.commands.turn_start import begin_turn
 from gateway.core.errors import CommandRefused
 from gateway.core.keyboard import KeyboardChoice
-from gateway.core.turn_choice import SKILL_CHOICES, choices_list, translated
+from gateway.core.turn_choice import SKILL_CHOICES, SKILL_REMINDER, choices_list, translated
 from gateway.sessions import skill_offer
 from gateway.store.port import Transaction
-
-_ASK = "ask"
 
 
 def learn_choices(call: CommandCall, tx: Transaction) -> list[KeyboardChoice]:
@@ -35,7 +33,7 @@ def answer_learn(call: CommandCall, tx: Transaction) -> str:
     choice = call.argument.casefold()
     if not call.is_owner:
         raise CommandRefused(t("Only the owner can do that."))
-    if choice == _ASK:
+    if choice == SKILL_REMINDER.argument:
         skill_offer.allow(tx)
         return t("After a long turn I offer to keep how it was done as a skill.")
     if choice == "never":
@@ -44,7 +42,8 @@ def answer_learn(call: CommandCall, tx: Transaction) -> str:
             skill_offer.close(tx, call.session)
         return t("I don't ask about skills any more. `/learn ask` changes that.")
     if choice not in ("yes", "no"):
-        return f"{t('After a long turn:')}\n{choices_list(translated(SKILL_CHOICES))}"
+        choices = translated((*SKILL_CHOICES, SKILL_REMINDER))
+        return f"{t('After a long turn:')}\n{choices_list(choices)}"
     if call.session is None or not skill_offer.is_open(tx, call.session):
         raise CommandRefused(
             t("Nothing is offered here now. `/skills new` keeps how something was done.")

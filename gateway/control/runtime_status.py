@@ -58,7 +58,6 @@ class RuntimeStatus:
     sandbox: str = "none"
     exec_hosts: tuple[str, ...] = ()
     language_servers: Callable[[], Sequence[ServerStatus]] = tuple
-    notify_after_s: float | None = None
 
     def __call__(self) -> dict[str, Any]:
         return {
@@ -73,7 +72,6 @@ class RuntimeStatus:
                 {**asdict(server), "folder": str(server.folder)}
                 for server in self.language_servers()
             ],
-            "notify_after_s": self.notify_after_s,
             "uptime_s": round(time.monotonic() - self.started_at),
             "channels": {
                 f"{channel.name}:{channel.account}": asdict(status)

@@ -27,7 +27,9 @@ from agent.events import (
     UsageReport,
 )
 from agent.turn.event_stream import DroppedEvents
+from gateway.core.attention import AttentionRule
 from gateway.core.errors import ConnectionLost
+from gateway.core.messages import ONCE
 from gateway.core.records import SessionEvent, SessionNews, TurnStored, WatchEvent
 
 Accepts = Callable[[str, SessionEvent], bool]
@@ -158,7 +160,9 @@ class EventHub:
     A new watcher receives the running calls and, in a session, the streaming reply.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, attention: AttentionRule | None = None) -> None:
+        """Without the rule for `attention`, no screen notifies anybody."""
+        self._attention = attention or AttentionRule(None)
         self._lanes: dict[str, list[Subscription]] = {}
         self._followers: dict[str, list[Subscription]] = {}
         # Watchers of many sessions, each with its filter.
@@ -242,28 +246,32 @@ class EventHub:
         By default, this is the session of the lane's turn; between turns, pass the `session`.
         """
         self._note(lane, event)
-        watchers = self._lanes.get(lane, ())
-        for watcher in watchers:
-            watcher.put(event)
         session = session or self._sessions.get(lane)
-        if session is None:
-            return
-        for follower in self._followers.get(session, ()):
-            if follower not in watchers:
-                follower.put(event)
-        self.announce(session, event)
+        self._distribute([lane], session, event)
+        if session is not None:
+            self._call_attention([lane], session, event)
 
     def publish_suspended(self, lanes: Collection[str], session: str, event: WatchEvent) -> None:
         """Publish an event of a turn that may be suspended to its lanes and its session."""
         for lane in lanes:
-            self.publish(lane, event)
-        if any(self._sessions.get(lane) == session for lane in lanes):
-            return
+            self._note(lane, event)
+        self._distribute(lanes, session, event)
+        self._call_attention(lanes, session, event)
+
+    def _distribute(self, lanes: Collection[str], session: str | None, event: WatchEvent) -> None:
+        """Send an event once to each watcher of the lanes and of the session."""
+        followers = self._followers.get(session, ()) if session is not None else ()
         watchers = [watcher for lane in lanes for watcher in self._lanes.get(lane, ())]
-        for follower in self._followers.get(session, ()):
-            if follower not in watchers:
-                follower.put(event)
-        self.announce(session, event)
+        for watcher in dict.fromkeys([*watchers, *followers]):
+            watcher.put(event)
+        if session is not None:
+            self.announce(session, event)
+
+    def _call_attention(self, lanes: Collection[str], session: str, event: WatchEvent) -> None:
+        reason = self._attention.take(session, event)
+        # Nobody sits at a one-shot run.
+        if reason is not None and not any(lane.startswith(ONCE) for lane in lanes):
+            self._distribute(lanes, session, reason)
 
     def end_turn(self, session: str) -> None:
         """Announce that all messages of this session's turn are on disk."""

@@ -48,6 +48,9 @@ SKILL_CHOICES = (
     TurnChoice("d", "/learn never", mark_for_translation("don't ask again")),
 )
 
+# Undoes the last of them; it is never offered.
+SKILL_REMINDER = TurnChoice("", "/learn ask", mark_for_translation("ask after long turns again"))
+
 
 def translated(choices: Sequence[TurnChoice]) -> tuple[TurnChoice, ...]:
     """Return the choices with labels in the current language."""

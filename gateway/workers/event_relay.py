@@ -54,6 +54,12 @@ class RelayedEvents(EventHub):
                 return
         self._add(lane, event)
 
+    def publish_suspended(self, lanes: Collection[str], session: str, event: WatchEvent) -> None:
+        first, *others = sorted(lanes)
+        self.publish(first, event, session)
+        for lane in others:
+            self.publish(lane, event)
+
     def end_turn(self, session: str) -> None:
         self._add("", {"stored": session})
         self.flush()

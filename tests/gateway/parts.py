@@ -31,6 +31,7 @@ from gateway.config import Settings
 from gateway.config.sections import AgentSection, Section
 from gateway.container import Container, build_container
 from gateway.control.service import Service
+from gateway.core.attention import AttentionRule
 from gateway.core.channel_events import Batch
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import InboundMessage, MessageOptions, Sender
@@ -140,7 +141,9 @@ async def opened(
     machines see.
     """
     platform = platform or Platform()
-    events = EventHub()
+    sections = {"agent": AgentSection(workspace=folder / "workspace"), **(settings or {})}
+    all_settings = Settings().model_copy(update=sections)
+    events = EventHub(AttentionRule(all_settings.screens.notify_after_s))
     console = ConsoleChannel(events)
     api = ApiChannel(events)
     channels: Channels = {(item.name, item.account): item for item in (platform, console, api)}
@@ -163,9 +166,8 @@ async def opened(
             redactor=Redactor(),
             sandbox="none",
         )
-        sections = {"agent": AgentSection(workspace=workspace), **(settings or {})}
         app = build_container(
-            Settings().model_copy(update=sections),
+            all_settings,
             Resources(
                 *(DataDir(folder), database, agent, events, channels, security),
                 files=files,

@@ -127,6 +127,8 @@ async def test_long_run_prints_only_documented_events(
     never_here = {
         # Caused by: a message during a run; a full window; a closed conversation; a goal.
         *("steered", "compacted", "session_closed", "goal"),
+        # Nobody sits at a one-shot run.
+        "attention",
         # Only agents of library programs hand a conversation over.
         "agent_changed",
         # The shorter runs above print these.

@@ -125,7 +125,9 @@ class ReadFile:
         text = document.text
         about = ""
         if isinstance(document, Notebook):
-            about = render_prompt("notebook", count=len(document.cells))
+            count = len(document.cells)
+            cells = "1 cell" if count == 1 else f"{count} cells"
+            about = render_prompt("notebook", cells=cells)
         lines = lines_of(text)
         if not lines:
             return with_remarks(ToolResult(f"{path} is empty. {about}".rstrip()), unsaved.remark)

@@ -192,7 +192,7 @@ def appended_input(notice_s: float = _STDIN_NOTICE_S, timeout_s: float = _STDIN_
     if not _has_input(notice_s):
         wait_s = timeout_s - notice_s
         notice = t(
-            "reading stdin, which is open and silent; continuing without it in {n:g} seconds "
+            "nothing has come on stdin yet; continuing without it in {n:g} seconds "
             "(to skip it: </dev/null)",
             n=wait_s,
         )

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,7 +40,6 @@ from gateway.cli.tui.viewer import Viewer, open_pager
 from gateway.control.service import Service
 from gateway.core.session_folder import SessionFolder
 from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice, choice_of
-from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint, home_relative
 
 _MAX_LISTED_SESSIONS = 500
@@ -93,7 +91,6 @@ class FullScreen(App[None]):
         self._count = 0
         self._title_columns = 0
         self.notifier = TerminalNotifier(self._write_control)
-        self._notify_after_s: float | None = None
         # A terminal that has reported its focus once reports every change.
         self._reports_focus = False
         self._last_input_at = time.monotonic()
@@ -132,8 +129,6 @@ class FullScreen(App[None]):
         yield KeyFooter(_FOOTER_ACTIONS, self._escape_words)
 
     async def on_mount(self) -> None:
-        with suppress(KoreError):  # Without an answer, there are no notifications.
-            self._notify_after_s = (await self._service.status()).get("notify_after_s")
         for session in self._sessions:
             await self._open(session)
         if not self._sessions:
@@ -251,7 +246,7 @@ class FullScreen(App[None]):
 
     def on_session_tab_calls(self, event: SessionTab.Calls) -> None:
         if not self._is_watched:
-            self.notifier.notify(event.reason)
+            self.notifier.notify(event.attention)
 
     @property
     def _is_watched(self) -> bool:
@@ -342,7 +337,6 @@ class FullScreen(App[None]):
         place = await asyncio.to_thread(self._start.open_place, folder)
         status = self._new_status(place)
         tab = SessionTab(self._service, self._start, place, session, status, self._count)
-        tab.attention = Attention(self._notify_after_s)
         if session is None and self._count == 1:
             where = f" · {home_relative(str(self._folder))}" if self._folder else ""
             tab.conversation.content.say(f"Kore {VERSION}{where}")

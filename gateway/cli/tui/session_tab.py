@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static, TabPane, TextArea
 
 from agent.errors import KoreError
-from agent.events import SessionStart
+from agent.events import AttentionNeeded, SessionStart
 from agent.i18n import t
 from agent.text.visible import escape_line
 from gateway.cli.console.chat.local_commands import (
@@ -38,7 +38,6 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.messages import QueueMode
 from gateway.core.records import Delivered, SessionEvent, SessionIdle, TurnStored
 from gateway.core.turn_choice import TurnChoice, choice_of, choices_line
-from gateway.presenter.attention import Attention, Reason
 from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class SessionTab(TabPane):
     """Tab of a session.
 
     Posts `Changed` for a new title or state, `Ordered` for a command of the application, and
-    `Calls` if `attention` finds something.
+    `Calls` for something that is worth a notification.
     """
 
     class Changed(Message):
@@ -78,9 +77,9 @@ class SessionTab(TabPane):
     class Calls(Message):
         """Something in the tab is worth a notification."""
 
-        def __init__(self, reason: Reason) -> None:
+        def __init__(self, attention: AttentionNeeded) -> None:
             super().__init__()
-            self.reason = reason
+            self.attention = attention
 
     def __init__(
         self,
@@ -111,7 +110,6 @@ class SessionTab(TabPane):
         self._approval_panel = ApprovalPanel()
         self._offered = Static(id="offered")
         self._offered.display = False
-        self.attention = Attention(None)
         self._turn_choices: Sequence[TurnChoice] = ()
         self._choices_line = Static(id="plan", markup=False)
         self._choices_line.display = False
@@ -366,8 +364,8 @@ class SessionTab(TabPane):
     def _take(self, event: SessionEvent | None) -> None:
         if event is not None:
             self.status.take(event)
-            if (reason := self.attention.take(event)) is not None:
-                self.post_message(self.Calls(reason))
+            if isinstance(event, AttentionNeeded):
+                self.post_message(self.Calls(event))
         # The visible state is not enough: a quick turn can begin and end between two repaints.
         self._is_status_stale |= isinstance(event, _STATUS_EVENTS)
         self._note_news()

@@ -103,6 +103,17 @@ async def test_chat_scope_does_not_use_a_more_permissive_mode_of_the_session(
         assert not (server.parts.workspace / "new.txt").exists()
 
 
+async def test_mode_of_a_chat_token_is_not_stored(tmp_path: Path) -> None:
+    async with served(tmp_path, EchoProvider()) as server:
+        session = await server.parts.service.create_session()
+        await server.parts.service.choose_mode(session, "plan")
+        sent = {"session": session, "text": TOUCH, "mode": "ask"}
+        assert (await server.call("send_message", "chat", **sent))[0] == 200
+        await server.parts.until_stored("turn", state="done")
+        assert await server.parts.count("approval") == 0
+        assert await server.parts.service.session_mode(session) == "plan"
+
+
 async def test_chat_scope_does_not_loosen_plan_mode(tmp_path: Path) -> None:
     async with served(tmp_path, EchoProvider()) as server:
         session = await server.parts.service.create_session()

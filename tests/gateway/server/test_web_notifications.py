@@ -1,8 +1,10 @@
 """Notifications of the page while nobody looks at it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+from agent.providers.scripted import EchoProvider
 from agent.types import assistant
 from gateway.config.sections import ScreensSection
 from tests.gateway.parts import tool_call
@@ -58,6 +60,20 @@ async def test_question_notifies_a_person_who_looks_elsewhere(tmp_path: Path) ->
         await api.expect(page).to_have_title("? go · Kore")
         await come_back(page)
         await api.expect(page).to_have_title("go · Kore")
+        assert await page.evaluate("window.notified.length") == 1
+
+
+async def test_question_of_a_subagent_in_the_background_notifies(tmp_path: Path) -> None:
+    asking = f"!tool exec {json.dumps({'command': 'touch a'})}"
+    order = {"subagent_type": "general", "description": "look", "prompt": asking}
+    async with served(tmp_path, EchoProvider()) as server, browser_page() as page:
+        await page.add_init_script(STAND_IN)
+        await log_in(page, server)
+        await page.click(BELL)
+        await page.wait_for_selector("header button[aria-pressed=true]")
+        await leave(page)
+        await say(page, f"!tool task {json.dumps({**order, 'background': True})}")
+        await page.wait_for_selector("html[data-notified^='Kore asks something']", state="attached")
         assert await page.evaluate("window.notified.length") == 1
 
 

@@ -34,7 +34,6 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.messages import MessageOptions
 from gateway.core.records import ConsoleLease
 from gateway.core.turn_choice import TurnChoice, choice_of, choices_line
-from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint, home_relative
 
 
@@ -148,7 +147,6 @@ class Repl:
         Raises the errors of the service in an exception group.
         """
         facts = await self._service.status()
-        self._turn_screen.attention = Attention(facts.get("notify_after_s"))
         own = (self._options.options.agent or {}).get("model")
         self._begin_status(str(own or facts.get("model")), await self._service.session_mode(None))
         if not self._is_resumed:

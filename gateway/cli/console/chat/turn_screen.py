@@ -35,7 +35,6 @@ from gateway.core.approval import ApprovalReply
 from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage, MessageOptions, QueueMode, console_principal
 from gateway.core.records import Delivered, WatchEvent
-from gateway.presenter.attention import Attention
 from gateway.presenter.text import complaint
 
 if TYPE_CHECKING:
@@ -112,7 +111,6 @@ class TurnScreen:
         self.delivered = 0
         self._is_again = False
         self.unsent: list[UnsentInput] = []
-        self.attention = Attention(None)
         self._notifier = TerminalNotifier(screen.write_control)
         self.footer.count_queued = lambda: self._pending.queued_count + len(self.queued_commands)
 
@@ -363,8 +361,9 @@ class TurnScreen:
         try:
             async for event in watched:
                 self.has_events = True
-                if (reason := self.attention.take(event)) is not None:
-                    self._notifier.notify(reason)
+                if isinstance(event, events.AttentionNeeded):
+                    self._notifier.notify(event)
+                    continue
                 if isinstance(event, events.FileChanged) and not self._is_live:
                     # A changed file is not important enough to interrupt the person's typing.
                     continue

@@ -16,7 +16,7 @@ from gateway.cli.console.input.file_index import FileIndex
 from gateway.control.service import Service
 from gateway.core.messages import QueueMode
 from gateway.core.records import Trace
-from gateway.core.turn_choice import PLAN_CHOICES, SKILL_CHOICES
+from gateway.core.turn_choice import PLAN_CHOICES, SKILL_CHOICES, SKILL_REMINDER
 
 _FILE = re.compile(r'(?:^|(?<=[\s(\[{,;:]))@("[^"\n]*|[^\s"]*)$')
 _COMMAND = re.compile(r"/[\w:.-]*")
@@ -26,7 +26,7 @@ _MAX_SESSIONS = 200
 _CHOICES: dict[str, Sequence[str]] = {
     "/mode": MODES,
     "/build": [choice.argument for choice in PLAN_CHOICES],
-    "/learn": [choice.argument for choice in SKILL_CHOICES],
+    "/learn": [choice.argument for choice in (*SKILL_CHOICES, SKILL_REMINDER)],
     "/queue": get_args(QueueMode),
     "/verbose": get_args(Trace),
     "/effort": (*EFFORTS, "default"),

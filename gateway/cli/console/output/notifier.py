@@ -3,11 +3,15 @@
 import os
 from collections.abc import Callable, Mapping
 
-from agent.i18n import t
-from gateway.presenter.attention import SENTENCES, Reason
+from agent.events import AttentionNeeded
+from agent.i18n import mark_for_translation, t
 
 _BELL = "\a"
-_MARKS: dict[Reason, str] = {"question": "?", "ended": "•"}
+_SENTENCES = {
+    "question": mark_for_translation("Kore asks something"),
+    "ended": mark_for_translation("Kore has finished"),
+}
+_MARKS = {"question": "?", "ended": "•"}
 # XTWINOPS: the terminal stores its title, and restores it.
 _PUSH_TITLE, _POP_TITLE = "\x1b[22;0t", "\x1b[23;0t"
 # Variables of terminals that show a notification for OSC 9; they also reach programs in tmux.
@@ -28,9 +32,9 @@ class TerminalNotifier:
         self._environ = environ
         self._is_marked = False
 
-    def notify(self, reason: Reason) -> None:
-        text = t(SENTENCES[reason])
-        title = f"\x1b]2;{_MARKS[reason]} {text}{_BELL}"
+    def notify(self, event: AttentionNeeded) -> None:
+        text = t(_SENTENCES[event.reason])
+        title = f"\x1b]2;{_MARKS[event.reason]} {text}{_BELL}"
         push = "" if self._is_marked else _PUSH_TITLE
         self._is_marked = True
         self._write(f"{push}{title}{desktop_notification(text, self._environ)}{_BELL}")

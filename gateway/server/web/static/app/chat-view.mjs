@@ -6,6 +6,7 @@ import { Composer, keepDraft, moveDraft } from "./composer-view.mjs"
 import { addPending, dropPending, emptyConversation, endPending, take, textOf } from "./conversation.mjs"
 import { FolderChoice, useFolders } from "./folders.mjs"
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
+import { TargetIcon } from "./icons.mjs"
 import { visible } from "./markdown.mjs"
 import { newId } from "./protocol.mjs"
 import { Call, Draft, Item } from "./message-view.mjs"
@@ -171,7 +172,7 @@ function TurnChoices({ connection, session, seq, choose }) {
 function Goal({ goal: { goal, state, turns, max_turns, remark } }) {
   const progress = `${state === "paused" ? t("paused") : t("At work")} · ${turns}/${max_turns}`
   return html`<p class="column goal" role="status" title=${visible(remark)}>
-    <span aria-hidden="true">🎯</span> <span class="text">${visible(goal)}</span> <span class="dim">${progress}</span>
+    <${TargetIcon} /> <span class="text">${visible(goal)}</span> <span class="dim">${progress}</span>
   </p>`
 }
 

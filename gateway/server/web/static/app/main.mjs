@@ -4,8 +4,9 @@ import { Chat } from "./chat-view.mjs"
 import { connect, hasKey, login, logout } from "./connection.mjs"
 import { pathOf, shortPath } from "./folders.mjs"
 import { html, render, useEffect, useMemo, useRef, useState } from "./html.mjs"
+import { BellIcon } from "./icons.mjs"
 import { visible } from "./markdown.mjs"
-import { Attention, canNotify, isOn, MARKS, notify, switchOn } from "./notifications.mjs"
+import { canNotify, isOn, MARKS, notify, switchOn } from "./notifications.mjs"
 import { Panel, PANELS } from "./panels-view.mjs"
 import { Sidebar } from "./sidebar-view.mjs"
 import { LANGUAGE, t, withCode } from "./texts.mjs"
@@ -17,7 +18,7 @@ const REFRESH_DELAY_MS = 150
 const NOTICE_TIMEOUT_MS = 8_000
 
 // Events that change the list of sessions.
-const LISTED = ["session_changed", "session_created", "session_closed", "session_start", "turn_end", "approval_asked", "approval_answered", "done"]
+const LISTED = ["session_changed", "session_created", "session_closed", "session_start", "turn_end", "approval_asked", "approval_answered", "done", "attention"]
 
 function App() {
   const [isIn, setIn] = useState(null)
@@ -93,8 +94,6 @@ function Workbench({ onOut }) {
   const [mark, setMark] = useState("")
   const [isNotified, setNotified] = useState(isOn)
   const menu = useRef()
-  const attention = useRef(new Attention())
-  attention.current.afterS = facts.notify_after_s ?? null
   // Sessions that were opened here; others belong to other screens and chats.
   const opened = useRef(new Set())
   const onAttention = useRef()
@@ -122,8 +121,7 @@ function Workbench({ onOut }) {
     const timer = setInterval(refresh, REFRESH_INTERVAL_MS)
     let soon = 0
     const onNews = (news) => {
-      const reason = news?.event && attention.current.take(news)
-      if (reason) onAttention.current(reason, news.session)
+      if (news?.event?.type === "attention") onAttention.current(news.event.reason, news.session)
       soon ||= setTimeout(() => {
         soon = 0
         refresh()
@@ -175,7 +173,7 @@ function Workbench({ onOut }) {
       <h1>${title}</h1>
       ${current?.folder && html`<span class="dim folder" title=${visible(pathOf(current.folder))}>${visible(shortPath(current.folder, facts.home))}</span>`}
       <span class="dim model">${facts.model ?? ""}</span>
-      ${canNotify() && html`<button title=${t("Notify me while I look elsewhere")} aria-label=${t("Notify me while I look elsewhere")} aria-pressed=${isNotified} onClick=${() => switchOn(!isNotified).then(setNotified)}>${isNotified ? "🔔" : "🔕"}</button>`}
+      ${canNotify() && html`<button title=${t("Notify me while I look elsewhere")} aria-label=${t("Notify me while I look elsewhere")} aria-pressed=${isNotified} onClick=${() => switchOn(!isNotified).then(setNotified)}><${BellIcon} isOff=${!isNotified} /></button>`}
       <button title=${t("Theme")} aria-label=${t("Theme")} onClick=${nextTheme}>◐</button>
       <button onClick=${leave}>${t("Log out")}</button>
     </header>

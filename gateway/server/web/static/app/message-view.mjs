@@ -2,6 +2,7 @@
 
 import { blockOf, resultOf, textOf } from "./conversation.mjs"
 import { html, useLayoutEffect, useMemo, useRef, useState } from "./html.mjs"
+import { FileIcon } from "./icons.mjs"
 import { plain, rendered, visible } from "./markdown.mjs"
 import { t } from "./texts.mjs"
 
@@ -31,7 +32,7 @@ function UserMessage({ item, branch }) {
       ${said && html`<div class="bubble">${visible(said)}</div>`}
     </div>
     ${pictures.map((part) => html`<${Picture} part=${part} />`)}
-    ${attachments.map(([name, size]) => html`<p class="attachment"><span aria-hidden="true">📄</span> ${visible(name)} <span class="dim">${size}</span></p>`)}
+    ${attachments.map(([name, size]) => html`<p class="attachment"><${FileIcon} /> ${visible(name)} <span class="dim">${size}</span></p>`)}
     ${files.map((part) => html`<p class="dim">${t("picture")}: ${visible(part.path)}</p>`)}
   </article>`
 }

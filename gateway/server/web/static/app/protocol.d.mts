@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 34); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 35); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -96,6 +96,7 @@ export type WatchEvent =
   | ToolResultedEvent
   | ApprovalAskedEvent
   | ApprovalAnsweredEvent
+  | AttentionNeededEvent
   | StreamEndEvent
   | StateEvent
   | CompactedEvent
@@ -128,6 +129,7 @@ export type SessionEvent =
   | ToolResultedEvent
   | ApprovalAskedEvent
   | ApprovalAnsweredEvent
+  | AttentionNeededEvent
   | StreamEndEvent
   | StateEvent
   | CompactedEvent
@@ -445,6 +447,11 @@ export interface ApprovalRequest {
   call_id?: string
   rule?: string
   server_question?: ServerQuestion | null
+}
+
+export interface AttentionNeededEvent {
+  type: "attention"
+  reason: "question" | "ended"
 }
 
 export interface CommandPrefix {

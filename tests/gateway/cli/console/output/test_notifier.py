@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from agent.events import AttentionNeeded
 from gateway.cli.console.output.notifier import TerminalNotifier, desktop_notification
 from gateway.cli.console.output.screen import Screen
 
@@ -30,8 +31,8 @@ def test_title_is_stored_once_and_restored() -> None:
     written: list[str] = []
     notifier = TerminalNotifier(written.append, {})
     notifier.clear()
-    notifier.notify("question")
-    notifier.notify("ended")
+    notifier.notify(AttentionNeeded("question"))
+    notifier.notify(AttentionNeeded("ended"))
     notifier.clear()
     notifier.clear()
     assert written == [
@@ -44,6 +45,6 @@ def test_title_is_stored_once_and_restored() -> None:
 def test_pipe_gets_no_control_sequences() -> None:
     out = io.StringIO()
     notifier = TerminalNotifier(Screen(out).write_control, {})
-    notifier.notify("ended")
+    notifier.notify(AttentionNeeded("ended"))
     notifier.clear()
     assert out.getvalue() == ""

@@ -5,8 +5,8 @@ import pytest
 from agent.approvals import ApprovalRequest
 from agent.events import ApprovalAnswered, ApprovalAsked, Done, SessionStart, TextDelta
 from agent.types import Result
+from gateway.core.attention import AttentionRule
 from gateway.core.records import SessionEvent
-from gateway.presenter.attention import Attention, Reason
 
 START = SessionStart("20260101_000000", "scripted", "model")
 QUESTION = ApprovalAsked("n", ApprovalRequest("exec", {}, "why"))
@@ -15,14 +15,15 @@ END = Done(Result(True, "text", "20260101_000000", ()))
 STOP = Done(Result(True, "text", "20260101_000000", (), stopped="cancelled"))
 
 
-def reasons(after_s: float | None, *timed: tuple[float, SessionEvent]) -> list[Reason]:
+def reasons(after_s: float | None, *timed: tuple[float, SessionEvent]) -> list[str]:
     """Return the reasons found in events at these times, in seconds."""
-    results: list[Reason | None] = []
+    found: list[str] = []
     clock = [0.0]
-    attention = Attention(after_s, lambda: clock[0])
+    rule = AttentionRule(after_s, lambda: clock[0])
     for clock[0], event in timed:
-        results.append(attention.take(event))
-    return [reason for reason in results if reason is not None]
+        if (attention := rule.take("s", event)) is not None:
+            found.append(attention.reason)
+    return found
 
 
 @pytest.mark.parametrize(("end_s", "count"), [(9.9, 0), (10, 1)])
@@ -49,3 +50,10 @@ def test_end_of_a_turn_that_began_before_is_not_measured() -> None:
 
 def test_setting_switches_everything_off() -> None:
     assert reasons(None, (0, START), (1, QUESTION), (60, END)) == []
+
+
+def test_question_that_is_published_again_notifies_once() -> None:
+    assert reasons(10, (0, QUESTION), (1, QUESTION), (2, ANSWER), (3, QUESTION)) == [
+        "question",
+        "question",
+    ]
