@@ -82,7 +82,7 @@ def _program(command: Command, script: Script, place: PathScope) -> CommandClass
             spec = spec or {"class": "works"}
         elif not place.sandbox.shows_program(name):
             spec = None
-    if spec is None or may_set_risky(command):
+    if spec is None or may_set_risky(command, script):
         return "unknown"
     if "services" in spec and place.sandbox.lasting_services:
         return "unknown"

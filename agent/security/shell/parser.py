@@ -341,6 +341,10 @@ class ScriptVisitor:
         first = children[0].type
         if first in ("[", "[["):
             self.commands.append(Command((first, None), (first, ""), text=text_of(node)))
+        inner = text_of(node)[1:-1]
+        if first == "[" and any(mark in inner for mark in "$`*?["):
+            # The same words as a simple command: an operator may be computed, too.
+            self.scripts.append(f"test {inner}")
         if first == "[" and TESTS_VARIABLE.search(text_of(node)):
             self._doubt("it evaluates text as an expression")
         if first in ("[[", "(("):

@@ -173,6 +173,12 @@ def loop_values(word: str, script: Script) -> tuple[str, ...] | None:
     return tuple(f"{match[1]}{value}{match[4]}" for value in values) or None
 
 
+def is_looped_text(word: str, script: Script) -> bool:
+    """Return whether `word` refers to a loop variable that never holds an option or a pattern."""
+    values = loop_values(word, script)
+    return bool(values) and not any(value[0] == "-" or GLOB.search(value) for value in values or ())
+
+
 def _may_match(pattern: str, names: Iterable[str]) -> bool:
     # Wildcards do not match a leading dot, so only patterns that begin with a dot get here.
     pattern = pattern.casefold()

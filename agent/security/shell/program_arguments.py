@@ -7,15 +7,16 @@ from typing import Any, Literal
 from agent.security.shell.ast import ADDED_WORD, Command, Script
 from agent.security.shell.name_lists import prints_names
 from agent.security.shell.own_network import is_own_address
-from agent.security.shell.path_scope import PathScope, loop_values
+from agent.security.shell.path_scope import PathScope, is_looped_text, loop_values
 from agent.security.shell.program_table import options
-from agent.security.shell.words import is_pattern
+from agent.security.shell.words import TEXT_START, is_pattern, is_single
 
 CommandClass = Literal["reads", "works", "unknown"]
 Spec = Mapping[str, Any]
 
 NO_LIMIT = 1_000_000
 MAX_PATTERN_CHARS = 500
+WILDCARDS = "*?["
 
 
 def classify_arguments(
@@ -52,7 +53,13 @@ class _Arguments:
                     self._lift()
                 takes = self._option(word, at)
             else:
-                self._positional(word, self._command.words[at])
+                self._positional(word, self._command.words[at], after_end=ended)
+            for value, source in zip(
+                argv[at + 1 : at + takes], self._command.words[at + 1 : at + takes], strict=True
+            ):
+                if value is None and not is_single(source):
+                    # More words may follow the value, and each may be an option.
+                    self._computed(source)
             if ADDED_WORD in self._command.words[at + 1 : at + takes]:
                 # The words after the value of this option are unknown.
                 self._kind = "unknown"
@@ -131,7 +138,7 @@ class _Arguments:
                 return 1 if word[n:] else 2
         return 1
 
-    def _positional(self, word: str | None, source: str) -> None:
+    def _positional(self, word: str | None, source: str, *, after_end: bool) -> None:
         spec, index = self._spec, self._positionals
         self._positionals += 0 if word and "assigns" in spec and "=" in word else 1
         if source == ADDED_WORD:
@@ -156,6 +163,31 @@ class _Arguments:
             self._lift()
         if not ("text" in spec or index < self._texts or index >= spec.get("text_from", NO_LIMIT)):
             self._path(word, source)
+        else:
+            self._text(word, source, after_end=after_end)
+
+    def _text(self, word: str | None, source: str, *, after_end: bool) -> None:
+        if word is not None and is_pattern(source) and source[0] in WILDCARDS:
+            # A file name may be an option.
+            self._lift()
+        if word is None and not (is_single(source) and (after_end or TEXT_START.match(source))):
+            self._computed(source)
+
+    def _computed(self, source: str) -> None:
+        """Judge a word that the shell computes, and that may become an option or several words."""
+        if source != ADDED_WORD and not (
+            is_looped_text(source, self._script) or self._has_only_harmless_options()
+        ):
+            self._kind = "unknown"
+
+    def _has_only_harmless_options(self) -> bool:
+        """Return whether no option of the program makes it do more than its class."""
+        spec = self._spec
+        if "computed" in spec:
+            return True
+        if not {"forbid", "forbid_args", "works", "options"}.isdisjoint(spec):
+            return False
+        return self._kind != "reads" or options(spec.get("known", "")).every
 
     def _added_words(self, index: int) -> None:
         """Judge any number of words that `xargs` adds, some of which may be options.

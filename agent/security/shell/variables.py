@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import takewhile
 
-from agent.security.shell.ast import Command
+from agent.security.shell.ast import Command, Script
+from agent.security.shell.path_scope import is_looped_text
 from agent.security.shell.program_table import variables
-from agent.security.shell.words import GLOB, is_pattern
+from agent.security.shell.words import GLOB, TEXT_START, is_pattern, is_single
 
 # Variable name at the start of an assignment or of an argument of a setter.
 _NAME = re.compile(r"([A-Za-z_]\w*)(?:\[[^=]*\])?\+?(?:=|$)")
@@ -17,14 +18,10 @@ _SETTERS = frozenset(
     {"read", "getopts", "unset", "export", "declare", "typeset", "readonly", "local"}
 )
 
-# Start of a word that cannot be an option, whatever the shell computes after it.
-_TEXT_START = re.compile(r"""%|"?(?:[^\s"'$`\\{*?\[~-]|\\[^\n])""")
-
 _LAST_JOB = ("$!", '"$!"')
 
-# Unquoted words of a test that are always a number, and quoted words that are always a single word.
+# Unquoted words of a test that are always a number.
 _TESTED_NUMBERS = frozenset({"$?", "$#", "$$", "$!"})
-_TESTED_TEXT = re.compile(r'"(?:[^"@\\]|\\.)*"')
 
 _MAX_OPTION_CHARS = 100
 
@@ -42,7 +39,7 @@ def is_risky(name: str) -> bool:
     )
 
 
-def may_set_risky(command: Command) -> bool:
+def may_set_risky(command: Command, script: Script) -> bool:
     """Return whether the arguments of a command may set or remove a risky variable.
 
     `test -v` counts, because it evaluates its operand as an expression, which may set one. A
@@ -53,7 +50,7 @@ def may_set_risky(command: Command) -> bool:
         case "printf":
             return _printf_may_set_risky(words)
         case "test":
-            return _test_may_evaluate(words)
+            return _test_may_evaluate(words, script)
         case "set":
             return any(_is_computed(word) for word in _before_end(words))
         case "wait":
@@ -104,7 +101,7 @@ def _printf_may_set_risky(words: Iterable[_Word]) -> bool:
     follows_option = False
     for value, source in words:
         if value is None or is_pattern(source):
-            return follows_option or _TEXT_START.match(source) is None
+            return follows_option or TEXT_START.match(source) is None
         if follows_option:
             name, follows_option = value, False
         elif value.startswith("-v"):
@@ -116,14 +113,15 @@ def _printf_may_set_risky(words: Iterable[_Word]) -> bool:
     return False
 
 
-def _test_may_evaluate(words: Iterable[_Word]) -> bool:
+def _test_may_evaluate(words: Iterable[_Word], script: Script) -> bool:
     """Return whether words that the shell computes may be `-v` with an operand."""
     follows_computed = False
     for value, source in words:
-        if value is not None and not is_pattern(source):
+        is_literal = value is not None and not is_pattern(source)
+        if is_literal or is_looped_text(source, script):
             follows_computed = False
         elif source not in _TESTED_NUMBERS:
-            if follows_computed or not _TESTED_TEXT.fullmatch(source):
+            if follows_computed or not is_single(source):
                 return True
             follows_computed = True
     return False

@@ -13,6 +13,8 @@ PIECES = re.compile(
     re.DOTALL,
 )
 EXPANDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$[A-Za-z0-9_{(@*#?$!-]|`)")
+# Start of a word that cannot be an option, whatever the shell computes after it.
+TEXT_START = re.compile(r"""%|"?(?:[^\s"'$`\\{*?\[~-]|\\[^\n])""")
 BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}?")
 GLOB = re.compile(r"[*?\[]")
 DOUBLE_ESCAPE = re.compile(r"\\([$`\"\\\n])")
@@ -50,6 +52,58 @@ def is_pattern(text: str) -> bool:
     if not GLOB.search(text):
         return False
     return any(GLOB.search(piece["bare"] or "") for piece in PIECES.finditer(text))
+
+
+def is_single(text: str) -> bool:
+    """Return whether the word written as `text` is one argument, whatever the shell computes.
+
+    False for a word with an expansion outside of double quotes, for `"$@"`, and if in doubt.
+    """
+    if text[:1] != '"' or "`" in text or "$'" in text:
+        return False
+    at = _after_string(text, 1)
+    return at == len(text)
+
+
+def _after_string(text: str, at: int) -> int:
+    """Return the position after a double-quoted string that begins before `at`; -1 in doubt."""
+    while at < len(text):
+        if text[at] == '"':
+            return at + 1
+        if text.startswith("$(", at):
+            at = _after_substitution(text, at + 2)
+            if at < 0:
+                return at
+            continue
+        if text.startswith("$@", at):
+            return -1
+        if text.startswith("${", at):
+            end = text.find("}", at)
+            if end < 0 or any(mark in text[at:end] for mark in "@\"'\\"):
+                return -1
+        at += 2 if text[at] == "\\" else 1
+    return -1
+
+
+def _after_substitution(text: str, at: int) -> int:
+    """Return the position after a substitution that begins before `at`; -1 in doubt."""
+    depth = 1
+    while at < len(text):
+        char = text[at]
+        if char == '"':
+            at = _after_string(text, at + 1)
+            if at < 0:
+                return at
+            continue
+        if char == "'":
+            at = text.find("'", at + 1)
+            if at < 0:
+                return at
+        depth += (char == "(") - (char == ")")
+        if depth == 0:
+            return at + 1
+        at += 2 if char == "\\" else 1
+    return -1
 
 
 def _value(piece: re.Match[str]) -> str | None:

@@ -313,6 +313,47 @@ def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        # Several words: an option may follow the text.
+        "find . -name $(cat src/a.py)", "X='a -delete'; find . -name $X", "find . -name $X",
+        "sort -k $X src/a.py", "tree -I $X", "git log -S $X", "date -d $X", "rg -e $X src",
+        'find . -name "$@"', 'rg -e "${X[@]}" src', 'rg -e "a"$X src', "git commit -m $X",
+        "while read -r X; do find . -name $X; done < src/a.py",
+        "for X in -delete; do find . -name $X; done",
+        # One word that may be an option.
+        'rg "$X" src', 'rg "$(cat src/a.py)"', "rg $X", 'grep -c "$X" src/a.py',
+        # The words between brackets are those of `test`.
+        "[ $X ]", "X=$(cat src/a.py); [ $X = 1 ]", "[ -n $X ]", "[ * ]", '[ "$@" ]',
+        "set -- $(cat src/a.py); [ $1 ]", "[ $(wc -l < src/a.py) -gt 5 ]",
+        "if [ ! $X ]; then ls; fi",
+    ],
+)  # fmt: skip
+def test_computed_word_that_may_be_an_option_is_unknown(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == "unknown"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'find . -name "$X"', 'rg -e "$X" src', 'rg -- "$X" src', 'rg "x$X" src', "echo $X",
+        'git log --grep "$(cat src/a.py)"', "for i in 1 2; do [ $i -eq 2 ] && echo $i; done",
+        'for X in a b; do rg "$X" src; done', "for X in a b; do find . -name $X; done",
+        '[ "$(wc -l < src/a.py)" -gt 5 ]', '[ -z "$(git status --porcelain)" ]', "[ $? -ne 0 ]",
+        '[ -n "$X" ] && [ "$X" != "$Y" ]', "[ -d src ] && [ ! -e build ]", "seq $X", "tr $X b",
+        'rg -e "$(echo "a" | tr a b)" src', "expr $X + 1",
+    ],
+)  # fmt: skip
+def test_computed_word_that_stays_text_is_harmless(command: str, workspace: Path) -> None:
+    assert kind_of(command, workspace) == "reads"
+
+
+def test_quoted_text_of_a_heredoc_is_one_word(workspace: Path) -> None:
+    command = 'git commit -m "$(cat <<\'E\'\nFix it (and "that")\nE\n)"'
+    assert kind_of(command, workspace) == "works"
+
+
+@pytest.mark.parametrize(
     ("command", "kind"),
     [
         ("psql -c 'select 1'", "unknown"), ("psql -f src/a.sql", "unknown"),
