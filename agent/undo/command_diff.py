@@ -10,7 +10,13 @@ from agent.errors import ToolError
 from agent.undo.change_log import ChangeLog, TrackingWindow
 from agent.undo.records import ChangeOrigin, FileChange, FileState, is_same_state
 from agent.undo.report import list_paths
-from agent.undo.snapshot import FolderSnapshot, SnapshotEntry, SnapshotLimits, SnapshotWalker
+from agent.undo.snapshot import (
+    FolderSnapshot,
+    IsHidden,
+    SnapshotEntry,
+    SnapshotLimits,
+    SnapshotWalker,
+)
 
 # Limit on the changed paths reported for a command.
 _MAX_CHANGED_PATHS = 100
@@ -28,12 +34,13 @@ class CommandChangeDetector:
         changes: ChangeLog,
         closed: Collection[Path] = (),
         limits: SnapshotLimits | None = None,
+        is_hidden: IsHidden | None = None,
     ) -> None:
         self.notes: list[str] = []
         self.changed_paths: list[str] = []
         self._origin = origin
         self._changes = changes
-        self._walk = SnapshotWalker(self._origin.root, changes.blobs, closed, limits)
+        self._walk = SnapshotWalker(self._origin.root, changes.blobs, closed, limits, is_hidden)
         self._window: TrackingWindow | None = None
         self.before: FolderSnapshot | None = None
 

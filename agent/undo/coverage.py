@@ -2,26 +2,40 @@
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from agent.records import frozen
 from agent.security.files.paths import normalize_filename
 from agent.security.policy.base import Deletion, LossCause
 from agent.security.shell.deletions import DeletionTargets
 from agent.text.visible import escape_line
 from agent.undo.blob_store import BlobStore
-from agent.undo.snapshot import FolderSnapshot, SnapshotLimits, SnapshotWalker
+from agent.undo.snapshot import FolderSnapshot, IsHidden, SnapshotLimits, SnapshotWalker
 
 _GIT = ".git"
 _MAX_NAMES = 10
 _MAX_LOSSES = 1_000
 
 
+@frozen
+class _Judgement:
+    """Targets in one folder: all named `paths`, and those that undo could not restore.
+
+    `possible` are losses that the program decides about when it runs.
+    """
+
+    paths: Sequence[Path]
+    lost: Mapping[LossCause, Mapping[Path, None]]
+    possible: Sequence[Path]
+
+
 class UndoCoverage:
     """Judge of deletions in the folder `root`, by the rules of the snapshot before a command.
 
-    `blobs` is None if changes are not recorded. `closed` are paths that undo ignores.
+    `blobs` is None if changes are not recorded. `closed` and hidden paths are those that undo
+    ignores. `added` judge the folders outside in which a command can change files.
     """
 
     def __init__(
@@ -30,53 +44,69 @@ class UndoCoverage:
         blobs: BlobStore | None,
         closed: Collection[Path] = (),
         limits: SnapshotLimits | None = None,
+        *,
+        is_hidden: IsHidden | None = None,
+        added: "Sequence[UndoCoverage]" = (),
     ) -> None:
         self._root = root
-        self._walker = None if blobs is None else SnapshotWalker(root, blobs, closed, limits)
+        self._added = added
+        self._walker = (
+            None if blobs is None else SnapshotWalker(root, blobs, closed, limits, is_hidden)
+        )
         self._tree = FolderSnapshot()
 
-    def deletion(
-        self, targets: DeletionTargets, *, confined: bool, reach: Collection[Path] = ()
-    ) -> Deletion:
+    def deletion(self, targets: DeletionTargets, *, confined: bool) -> Deletion:
         """Return the targets that undo could restore. Blocks.
 
-        `confined` commands cannot change anything outside of the folder, except in the folders of
-        their `reach`, and its repositories are protected unless named.
+        `confined` commands cannot change anything outside of the folder and the added ones, and its
+        repositories are protected unless named.
         """
-        inside: dict[Path, None] = {}
-        outside: list[Path] = []
+        judged = [each._judge(targets) for each in (self, *self._added)]
+        lost: dict[LossCause, dict[Path, None]] = {}
+        for part in judged:
+            for cause, paths in part.lost.items():
+                lost.setdefault(cause, {}).update(paths)
+        paths_of_all = (*targets.paths, *targets.search_roots)
+        outside = [path for path in paths_of_all if not self._is_judged(path)]
+        reach = [each._root for each in self._added]
+        unseen = [path for path in outside if confined and not _meets(path, reach)]
+        if lost_outside := [path for path in outside if path not in unseen]:
+            lost["outside"] = dict.fromkeys(lost_outside)
+        all_lost = {path for paths in lost.values() for path in paths}
+        inside = [path for part in judged for path in part.paths]
+        return Deletion(
+            restorable=self._names([path for path in inside if path not in all_lost]),
+            lost=tuple((cause, self._names(paths)) for cause, paths in lost.items()),
+            possible=self._names(dict.fromkeys(path for part in judged for path in part.possible)),
+            unseen=self._names(unseen),
+            is_chosen_later=bool(targets.search_roots),
+        )
+
+    def _is_judged(self, path: Path) -> bool:
+        return any(path.is_relative_to(each._root) for each in (self, *self._added))
+
+    def _judge(self, targets: DeletionTargets) -> "_Judgement":
+        """Return what undo could restore of the targets in this folder."""
+        paths: dict[Path, None] = {}
         for path in targets.paths:
-            if path != self._root and not path.is_relative_to(self._root):
-                outside.append(path)
             if os.path.lexists(path) and (part := self._in_folder(path)) is not None:
-                inside[part] = None
+                paths[part] = None
         parts = [self._in_folder(path) for path in targets.search_roots if os.path.lexists(path)]
         searched_folders = dict.fromkeys(part for part in parts if part is not None)
-        outside += [path for path in targets.search_roots if not path.is_relative_to(self._root)]
-        if self._walker is not None and (inside or searched_folders):
+        if self._walker is not None and (paths or searched_folders):
             try:
                 self._tree = self._walker.survey()
             except OSError:
                 self._walker = None
         lost: dict[LossCause, dict[Path, None]] = {}
-        for path in inside:
+        for path in paths:
             for cause, lost_path in islice(self._losses(path), _MAX_LOSSES):
                 lost.setdefault(cause, {})[lost_path] = None
         possible: dict[Path, None] = {}
         for path in searched_folders:
             losses = islice(self._losses(path), _MAX_LOSSES)
             possible |= {lost_path: None for cause, lost_path in losses if cause != "git"}
-        unseen = [path for path in outside if confined and not _meets(path, reach)]
-        if lost_outside := [path for path in outside if path not in unseen]:
-            lost["outside"] = dict.fromkeys(lost_outside)
-        all_lost = {path for paths in lost.values() for path in paths}
-        return Deletion(
-            restorable=self._names([path for path in inside if path not in all_lost]),
-            lost=tuple((cause, self._names(paths)) for cause, paths in lost.items()),
-            possible=self._names(possible),
-            unseen=self._names(unseen),
-            is_chosen_later=bool(targets.search_roots),
-        )
+        return _Judgement(tuple(paths), lost, tuple(possible))
 
     def _in_folder(self, path: Path) -> Path | None:
         """Return the part of the path that is in the folder."""

@@ -12,9 +12,11 @@ from agent.undo.change_log import ChangeLog
 from agent.undo.command_diff import CommandChangeDetector
 from agent.undo.coverage import UndoCoverage
 from agent.undo.records import ChangeOrigin
+from agent.undo.snapshot import IsHidden
 
 # Opens the log shared by all sessions; always returns the same one.
 OpenChangeLog = Callable[[], ChangeLog]
+_NONE: Mapping[Path, IsHidden] = {}
 
 
 @dataclass(slots=True)
@@ -58,10 +60,13 @@ class Recorder:
         yield
 
     @asynccontextmanager
-    async def command(self, closed: Collection[Path]) -> AsyncIterator[None]:
+    async def command(
+        self, closed: Collection[Path], added: Mapping[Path, IsHidden] = _NONE
+    ) -> AsyncIterator[None]:
         """Record a command in the folder, so that its changes can be undone.
 
-        `closed` are paths to ignore.
+        `closed` are paths to ignore. Changes in `added` folders outside are recorded, too, except
+        of what is hidden there.
         """
         if self.open_log is None or self.origin is None:
             yield
@@ -69,21 +74,33 @@ class Recorder:
         changes = self.open_log()
         # The log may be inside the folder; its files are not changes of the command.
         own = changes.blobs.folder.resolve()
-        detector = CommandChangeDetector(self.origin, changes, [*closed, own])
+        detectors = [CommandChangeDetector(self.origin, changes, [*closed, own])]
+        for folder, is_hidden in added.items():
+            origin = replace(self.origin, root=folder)
+            detectors.append(CommandChangeDetector(origin, changes, [own], is_hidden=is_hidden))
         try:
-            await in_thread(detector.begin)
+            for detector in detectors:
+                await in_thread(detector.begin)
             yield
         finally:
-            await in_thread(detector.end)
-            self.notes += detector.notes
-            self.changed_paths += detector.changed_paths
+            for detector in detectors:
+                await in_thread(detector.end)
+                self.notes += detector.notes
+                self.changed_paths += detector.changed_paths
 
-    def coverage(self, root: Path, closed: Collection[Path]) -> "UndoCoverage":
-        """Return the judge of deletions in the folder."""
+    def coverage(
+        self, root: Path, closed: Collection[Path], added: Mapping[Path, IsHidden] = _NONE
+    ) -> "UndoCoverage":
+        """Return the judge of deletions in the folder, and in `added` ones outside."""
         if self.open_log is None:
-            return UndoCoverage(root, None)
+            return UndoCoverage(root, None, added=[UndoCoverage(each, None) for each in added])
         blobs = self.open_log().blobs
-        return UndoCoverage(root, blobs, [*closed, blobs.folder.resolve()])
+        own = blobs.folder.resolve()
+        outside = [
+            UndoCoverage(folder, blobs, [own], is_hidden=is_hidden)
+            for folder, is_hidden in added.items()
+        ]
+        return UndoCoverage(root, blobs, [*closed, own], added=outside)
 
     @contextmanager
     def background_command(self) -> Iterator[None]:

@@ -107,7 +107,8 @@ class Reversal:
         for step in self._steps(request):
             # Changes made on the page belong to no turn.
             is_of_turn = request.by_turn and step.session == self._session
-            unit = ("turn", step.turn) if is_of_turn else ("step", step.id)
+            # A command that changes several folders has a step for each.
+            unit = ("turn", step.turn) if is_of_turn else (step.session, step.turn, step.call)
             if request.since is None and unit not in units and len(units) == request.steps:
                 continue
             changes = [c for c in _in_order(step, request.direction) if _is_requested(c, request)]

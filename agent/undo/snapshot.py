@@ -7,7 +7,7 @@ Kore's own folder.
 import os
 import stat
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,8 @@ MAX_TREE_ENTRIES = 50_000
 # Each level of the walk needs a descriptor.
 MAX_TREE_DEPTH = 200
 LEFT_OUT = frozenset({".git", "node_modules"})
+# Returns True for a real path that is never recorded.
+IsHidden = Callable[[Path], bool]
 # A file read this soon after its change may change again unnoticed.
 _TIMESTAMP_GRANULARITY_NS = 1_000_000_000
 
@@ -86,11 +88,13 @@ class SnapshotWalker:
         blobs: BlobStore,
         closed: Collection[Path] = (),
         limits: SnapshotLimits | None = None,
+        is_hidden: IsHidden | None = None,
     ) -> None:
         self.root = root
         self.limits = limits or SnapshotLimits()
         self.blobs = blobs
         self._closed = frozenset(str(p.relative_to(root)) for p in closed if _is_in(p, root))
+        self._is_hidden = is_hidden
         self._is_complete = False
         self._ignored_by_path: dict[tuple[tuple[str, ...], bool], bool] = {}
         self._ignores = Ignores(root, root, self._ignore_file)
@@ -121,7 +125,9 @@ class SnapshotWalker:
 
     def is_closed(self, parts: tuple[str, ...]) -> bool:
         """Return whether tools may not open the path."""
-        return parts[:1] == (".kore",) or "/".join(parts) in self._closed
+        if parts[:1] == (".kore",) or "/".join(parts) in self._closed:
+            return True
+        return self._is_hidden is not None and self._is_hidden(self.root.joinpath(*parts))
 
     def leaves_out(self, parts: tuple[str, ...], *, is_folder: bool) -> bool:
         name = parts[-1]
@@ -131,8 +137,8 @@ class SnapshotWalker:
             return True
         # The walk after the command asks about the same paths again.
         if (parts, is_folder) not in self._ignored_by_path:
-            self._ignored_by_path[parts, is_folder] = self._ignores.hides(
-                parts, is_folder=is_folder
+            self._ignored_by_path[parts, is_folder] = self.is_closed(parts) or (
+                self._ignores.hides(parts, is_folder=is_folder)
             )
         return self._ignored_by_path[parts, is_folder]
 

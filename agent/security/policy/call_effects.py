@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from agent.records import frozen
@@ -14,7 +15,7 @@ from agent.security.policy.base import ToolRequest
 from agent.security.shell.ast import Command
 from agent.security.shell.classifier import CommandClass, classify, classify_command
 from agent.security.shell.parser import Script, parse_script
-from agent.security.shell.path_scope import PathScope, place_of, redirect_targets
+from agent.security.shell.path_scope import PathScope, SandboxScope, place_of, redirect_targets
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", ">&", "<>"})
 _READING = frozenset({"<", "<>"})
@@ -61,7 +62,8 @@ class CallEffects:
         touched = self.writes + self.reads if self.is_command else self.writes
         temporary = self.request.sandbox_scope.temporary
         own = () if temporary is None else (Path(temporary),)
-        folders = (self.root, *self.request.writable_folders, *own)
+        added = map(Path, self.request.sandbox_scope.folders)
+        folders = (self.root, *self.request.writable_folders, *own, *added)
         return not all(any(map(path.is_relative_to, folders)) for path in touched)
 
 
@@ -85,7 +87,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
         )
     script = parse_script(request.command)
     folder = request.folder or root
-    kind = classify(script, folder, root, request.sandbox_scope)
+    kind = _class_of(script, folder, root, request.sandbox_scope)
     unclear = script.opaque_reason or _why_computed(script)
     folders = possible_folders(script, folder)
     if folders is None:
@@ -93,12 +95,15 @@ def call_effects(request: ToolRequest) -> CallEffects:
         folders = (folder,)
     reads = tuple(_targets(script, folders, _READING))
     writes += tuple(_targets(script, folders, _WRITING))
-    changes_instructions = _changes_any_instruction(writes, root)
+    roots = (root, *map(Path, request.sandbox_scope.folders))
+    changes_instructions = any(_changes_any_instruction(writes, each) for each in roots)
     if not (kind == "reads" and request.read_only) and not changes_instructions:
         names = [str(candidate) for candidate in folders]
         place = place_of(script, folder, root, request.sandbox_scope) if kind == "works" else None
         changes_instructions = any(
-            may_steer(word, names, str(root)) for word in _arguments(script, place)
+            may_steer(word, names, str(each))
+            for word in _arguments(script, place)
+            for each in roots
         )
     return CallEffects(
         request,
@@ -112,6 +117,19 @@ def call_effects(request: ToolRequest) -> CallEffects:
         creates_self_running=request.foreign
         and _creates_self_running(request, [*writes, *_created(script, folders)], root),
     )
+
+
+def _class_of(
+    script: Script, folder: Path, root: Path, sandbox_scope: SandboxScope
+) -> CommandClass:
+    """Return the class of a script, for which folders that commands may change are workspace.
+
+    There it never counts as read-only: only the workspace is known to be harmless to read.
+    """
+    kind = classify(script, folder, root, replace(sandbox_scope, folders=()))
+    if kind != "unknown" or not sandbox_scope.folders:
+        return kind
+    return "unknown" if classify(script, folder, root, sandbox_scope) == "unknown" else "works"
 
 
 def _creates_self_running(request: ToolRequest, paths: Iterable[Path], root: Path) -> bool:

@@ -28,7 +28,7 @@ class SandboxScope:
     services. `lasting_services` are the local services that they reach and whose data matter.
     `temporary` is the path of their folder of temporary files, which no other program
     uses, or None. `programs` are the folders outside of the workspace whose programs they can read
-    and run.
+    and run. `folders` are real folders outside of the workspace that they can change like it.
     """
 
     has_own_network: bool = False
@@ -36,6 +36,7 @@ class SandboxScope:
     lasting_services: tuple[str, ...] = ()
     temporary: str | None = None
     programs: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
     def shows_program(self, path: str) -> bool:
         """Return whether a program, given by its absolute path, is in one of the folders."""
@@ -123,7 +124,12 @@ class PathScope:
                     exists = is_link = False
                 if is_link:
                     real = os.path.realpath(real)
-        return real == self.root or real.startswith(self.root + "/")
+        return self.includes(real)
+
+    def includes(self, real: str) -> bool:
+        """Return whether a real path is in the workspace, or in a folder that counts like it."""
+        roots = (self.root, *self.sandbox.folders)
+        return any(real == root or real.startswith(root + "/") for root in roots)
 
 
 def place_of(
@@ -141,8 +147,7 @@ def place_of(
         if len(folders) > FOLDERS_LIMIT:
             return None
     place = PathScope(root, tuple(dict.fromkeys(folders)), bool(moves), sandbox)
-    inside = all(each == root or each.startswith(root + "/") for each in place.folders)
-    return place if inside else None
+    return place if all(map(place.includes, place.folders)) else None
 
 
 def redirect_targets(redirect: Redirect, script: Script) -> tuple[str, ...] | None:

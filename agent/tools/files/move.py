@@ -3,6 +3,8 @@
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -116,7 +118,11 @@ class MoveFile:
         return load_prompt("tools/move_file")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """List all removed and all new files."""
+        """List all removed and all new files. Their folder outside the workspace, if any, has to be
+        allowed."""
+        names = [self._scope.entry_name(name, call) for name in _paths_of(args)]
+        located = self._scope.locate_all(names, call, "write")
+        call = replace(call, folder_access=located.missing)
 
         def work() -> EffectPlan:
             move = self._move(args, call)
@@ -130,10 +136,16 @@ class MoveFile:
                 deletion=self._scope.deletion([move.source], call) if not move.target else None,
             )
 
-        return await file_io.in_thread(work)
+        with located.discreet():
+            return located.added_to(await file_io.in_thread(work))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
-        async with call.changes.command(self._scope.unrecorded(call)):
+        def record() -> AbstractAsyncContextManager[None]:
+            paths = [self._scope.find_entry(name, call) for name in _paths_of(args)]
+            added = self._scope.recorded_outside(call, paths)
+            return call.changes.command(self._scope.unrecorded(call), added)
+
+        async with await file_io.in_thread(record):
             move, result = await file_io.in_thread(lambda: self._run(args, call))
         await self._drafts.after_write(move.changes())
         return result
@@ -197,6 +209,11 @@ class MoveFile:
             check_edit_allowed(path, _text(path) or "", "")
         for path in move.paths(move.target) if move.target else ():
             check(path)
+
+
+def _paths_of(args: Mapping[str, Any]) -> list[str]:
+    """Return the paths in the arguments: the source, and the target if there is one."""
+    return [str(args[name]) for name in ("path", "to") if args.get(name)]
 
 
 def _entries(folder: Path) -> tuple[str, ...]:

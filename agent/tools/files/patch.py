@@ -151,7 +151,7 @@ class ApplyPatch:
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Plan the changes. Their folder outside the workspace, if any, has to be allowed."""
-        located = self._scope.locate_all(_changed_in_place(args["input"]), call, "write")
+        located = self._scope.locate_all(self._paths_of(args["input"], call), call, "write")
         with located.discreet():
             plan = await self._plan(args, replace(call, folder_access=located.missing))
         return located.added_to(plan)
@@ -194,7 +194,9 @@ class ApplyPatch:
         drafts = [change.draft for change in changes]
         report = await self._drafts.check(drafts, call, args.get(INSIST) or "")
         await file_io.in_thread(save)
-        async with call.changes.command(self._scope.unrecorded(call)):
+        outside = [change.path for change in changes]
+        added = await file_io.in_thread(lambda: self._scope.recorded_outside(call, outside))
+        async with call.changes.command(self._scope.unrecorded(call), added):
             changes = await file_io.in_thread(work)
         changed_paths = [change.path for change in changes if change.after and change.link is None]
         remarks = [await show_change(path, call, self._views) for path in changed_paths]
@@ -217,6 +219,15 @@ class ApplyPatch:
         patches = parse_patch(args["input"])
         paths = [self._place(patch, call) for patch in patches if patch.kind != "add"]
         return {path: await read_unsaved(path, call) for path in paths if not path.is_symlink()}
+
+    def _paths_of(self, text: str, call: CallContext) -> list[str]:
+        """Return the paths that have to be accessible for a patch."""
+        names = []
+        for patch in parse_patch(text):
+            is_entry = patch.kind == "delete" or patch.target is not None
+            names.append(self._scope.entry_name(patch.path, call) if is_entry else patch.path)
+            names += [] if patch.target is None else [patch.target]
+        return names
 
     def _place(self, patch: FilePatch, call: CallContext) -> Path:
         """Return the file of a patch; links are followed, except when they are deleted or moved."""
@@ -286,19 +297,13 @@ class ApplyPatch:
         return [_Change(target, None, description, level=mark_level(path), link=link), deleted]
 
     def _target(self, path: str, call: CallContext) -> Path:
-        target = self._scope.find(path, call)
+        target = self._scope.find(path, call, "write")
         self._require_new(target)
         return target
 
     def _require_new(self, path: Path) -> None:
         if os.path.lexists(path):
             raise ToolError(f"{path} already exists; update it instead.")
-
-
-def _changed_in_place(text: str) -> list[str]:
-    """Return the files that a patch adds or updates without moving them."""
-    patches = parse_patch(text)
-    return [each.path for each in patches if each.kind != "delete" and each.target is None]
 
 
 def _write(change: _Change, call: CallContext) -> None:

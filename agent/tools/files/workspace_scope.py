@@ -1,7 +1,7 @@
 """Access of tool calls to files inside and outside the workspace."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import cache, lru_cache
@@ -38,6 +38,7 @@ from agent.text.visible import escape_line, hidden_character
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.files.feature_list import LIST, PROGRESS
 from agent.tools.output_spill import spill_folder
+from agent.undo.snapshot import IsHidden
 
 OWNER_PROFILE = "USER.md"
 
@@ -199,10 +200,15 @@ class WorkspaceScope:
         For a link this is the link itself, whose folder must be accessible; for anything else, the
         path from `find`.
         """
+        name = self.entry_name(path, call)
+        if name == path:
+            return self.find(path, call, "write")
+        return self.find(name, call, "write") / os.path.basename(os.path.normpath(path))
+
+    def entry_name(self, path: str, call: CallContext) -> str:
+        """Return the path that has to be accessible to move or delete `path`: a link's folder."""
         unresolved = Path(os.path.normpath(call.base / path))
-        if not unresolved.is_symlink():
-            return self.find(path, call)
-        return self.find(str(unresolved.parent), call) / unresolved.name
+        return str(unresolved.parent) if unresolved.is_symlink() else path
 
     def missing(self, path: Path, call: CallContext) -> ToolError:
         """Return the error for a path that does not exist, with similar names."""
@@ -287,11 +293,33 @@ class WorkspaceScope:
         closed = [Path(os.path.realpath(path)) for path in own]
         return closed + [call.workspace / name for name in self.settings.blocked_paths]
 
+    def recorded_outside(
+        self, call: CallContext, paths: Sequence[Path] | None = None
+    ) -> Mapping[Path, IsHidden]:
+        """Return the folders outside the workspace whose changes are recorded like those in it.
+
+        They are those that were added for changes: all, or those that contain one of the `paths`.
+        The functions tell what is hidden there. May block.
+        """
+        is_closed, root = self.closed(call), call.workspace
+
+        def is_hidden(path: Path) -> bool:
+            return path.is_relative_to(root) or is_closed(path)
+
+        folders: list[Path] = []
+        for path in sorted(access.path for access in call.folders if access.is_writable):
+            is_used = paths is None or any(each.is_relative_to(path) for each in paths)
+            is_inner = any(path.is_relative_to(folder) for folder in (root, *folders))
+            if is_used and not is_inner and path.is_dir() and not path.is_symlink():
+                folders.append(path)
+        return dict.fromkeys(folders, is_hidden)
+
     def deletion(self, paths: Sequence[Path], call: CallContext) -> Deletion | None:
         """Return the deletion of these paths, with the part that undo could restore. Blocks."""
         if not paths:
             return None
-        coverage = call.changes.coverage(call.workspace, self.unrecorded(call))
+        added = self.recorded_outside(call, paths)
+        coverage = call.changes.coverage(call.workspace, self.unrecorded(call), added)
         return coverage.deletion(DeletionTargets(tuple(paths), ()), confined=False)
 
     def _kores_own(self) -> Callable[[Path], bool]:

@@ -230,7 +230,7 @@ class Exec:
                     call.output(text, "stdout")
 
             cleaner, terminal = call.redactor.stream(), TerminalOutput()
-            async with self._record_changes(line):
+            async with await asyncio.to_thread(self._record_changes, line):
                 ended = await self._commands.run(
                     line, timeout_s, lambda data: on_text(terminal.feed(data))
                 )
@@ -322,10 +322,10 @@ class Exec:
         deletion = None
         if targets is not None:
             changes = Recorder() if line.background else line.call.changes
-            coverage = changes.coverage(line.call.workspace, self._scope.unrecorded(line.call))
-            reach = self._commands.added_reach(line)
-            is_confined = self._commands.holds(line)
-            deletion = coverage.deletion(targets, confined=is_confined, reach=reach)
+            call, is_confined = line.call, self._commands.holds(line)
+            added = self._scope.recorded_outside(call)
+            coverage = changes.coverage(call.workspace, self._scope.unrecorded(call), added)
+            deletion = coverage.deletion(targets, confined=is_confined)
         if not unprotected:
             return deletion
         deletion = deletion or Deletion()
@@ -335,7 +335,8 @@ class Exec:
         """Record changes of files, unless the command cannot write."""
         if line.is_frozen:
             return nullcontext()
-        return line.call.changes.command(self._scope.unrecorded(line.call))
+        added = self._scope.recorded_outside(line.call)
+        return line.call.changes.command(self._scope.unrecorded(line.call), added)
 
     async def _begin(self, line: CommandLine, timeout_s: float | None) -> ToolResult:
         """Leave the command running; return its first output."""

@@ -111,7 +111,18 @@ class CommandLine:
 
     def is_exposed(self) -> bool:
         """Return whether it may know strangers' words, from the model or from a file."""
-        return "untrusted" in self.call.taint or self.call.origin.is_untrusted(self.call.workspace)
+        call = self.call
+        is_tainted = "untrusted" in call.taint or call.origin.is_untrusted(call.workspace)
+        return is_tainted or self.may_read_strangers_folder()
+
+    def may_read_strangers_folder(self) -> bool:
+        """Return whether it may read an added folder that is not trusted.
+
+        A line that only reads what it names in the workspace does not.
+        """
+        folders = self.call.environment.folders
+        untrusted = any(self.call.origin.is_untrusted(folder.path) for folder in folders)
+        return untrusted and not self.only_reads()
 
     @property
     def is_frozen(self) -> bool:
@@ -508,6 +519,8 @@ class SandboxedCommands:
         """Return the taint of its output: the files and hosts that it has read are unknown."""
         if line.call.origin.is_untrusted(line.call.workspace):
             return UNTRUSTED
+        if line.may_read_strangers_folder():
+            return UNTRUSTED
         return NOTHING if self.holds(line) or line.only_reads() else UNTRUSTED
 
     @asynccontextmanager
@@ -616,12 +629,6 @@ class SandboxedCommands:
             )
         )
 
-    def added_reach(self, line: CommandLine) -> tuple[Path, ...]:
-        """Return the added folders that this command may change."""
-        if line.is_frozen:
-            return ()
-        return tuple(each.path for each in line.call.environment.folders if each.is_writable)
-
     def _changed_elsewhere(self, call: CallContext) -> list[Path]:
         """Return the places that commands change apart from the added folders. May block."""
         store = find_outer_store(call.workspace) if call.owner else None
@@ -655,7 +662,9 @@ class SandboxedCommands:
         disposable = split_services(self._settings.exec_disposable)[1]
         files = self.shared_files(line.call)
         temporary = None if files is None else files.temporary()
+        added = [] if line.is_frozen else [each for each in line.call.folders if each.is_writable]
         return SandboxScope(
+            folders=tuple(str(folder.path) for folder in added),
             has_own_network=isinstance(self._sandbox, SharesNetwork),
             service_ports=frozenset(service.port for service in services if service.port),
             lasting_services=tuple(

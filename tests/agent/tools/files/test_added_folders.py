@@ -5,13 +5,15 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from agent.approvals import Answer, ApprovalRequest, FolderAccess
 from agent.security.policy.base import Callback, PermissionMode, options_for
-from agent.security.policy.engine import DefaultPolicy
+from agent.security.policy.engine import DefaultPolicy, PrincipalContext, RolePolicy
+from agent.security.policy.policy_file import built_in_roles
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.bubblewrap import Bubblewrap
 from agent.security.taint.file_marks import is_marked
@@ -19,9 +21,17 @@ from agent.security.taint.origin import TrustedOrigins
 from agent.settings import ToolSettings
 from agent.tools.base import AddedFolders, CallContext
 from agent.tools.built_in import default_tools
+from agent.tools.files.undo import change_check
+from agent.tools.files.workspace_scope import WorkspaceScope
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions, ToolRunner
 from agent.types import ToolCall, ToolResult
+from agent.undo.blob_store import BlobStore
+from agent.undo.change_log import ChangeLog
+from agent.undo.file_ledger import FileLedger
+from agent.undo.ledger import ReversalResult
+from agent.undo.recorder import RecorderFactory
+from agent.undo.reversal import Reversal, UndoRequest
 
 
 class Person:
@@ -44,14 +54,20 @@ class Turn:
     def __init__(self, call: CallContext, settings: ToolSettings, mode: PermissionMode) -> None:
         self.person = Person()
         self.call = call
-        permissions = Permissions(DefaultPolicy(mode), Callback(self.person))
+        self._numbers = count(1)
+        principal = PrincipalContext(
+            built_in_roles()["build"], mode, is_confined=settings.sandbox is not None
+        )
+        permissions = Permissions(RolePolicy(principal), Callback(self.person))
         self.runner = ToolRunner(ToolRegistry(default_tools(settings)), permissions, timeout_s=60)
 
     async def run(self, name: str, **args: object) -> ToolResult:
         async def on_start() -> None:
             pass
 
-        context = replace(self.call, call=ToolCall("c1", name, args, "{}"))
+        here, call = self.call.environment, ToolCall(f"c{next(self._numbers)}", name, args, "{}")
+        changes = here.recording.recorder(here.session, call.id, name, here.workspace)
+        context = replace(self.call, call=call, changes=changes)
         return await self.runner.run(context, on_start)
 
     def add(self, path: Path, *, is_writable: bool = False) -> None:
@@ -455,10 +471,154 @@ async def test_deletion_that_undo_does_not_cover_there_asks(
 ) -> None:
     await writing.run("exec", command=f"find {repository} -name a.py -delete")
     (question,) = writing.person.questions
-    assert question.reason.startswith(
-        f"Deletes outside the folder, which undo does not cover: {repository}/."
-    )
+    assert str(repository) in question.reason
     assert (repository / "src" / "a.py").exists()
+
+
+@pytest.mark.parametrize("place", ["cd {}; ", "", "git -C {} status && "])
+async def test_lines_that_name_only_such_folders_run_in_accept_edits(
+    writing: Turn, settings: ToolSettings, box: Bubblewrap, repository: Path, place: str
+) -> None:
+    editing = Turn(writing.call, replace(settings, sandbox=box), "accept-edits")
+    own = writing.call.workspace / "own.py"
+    command = f"{place}touch {repository}/src/n && cp {repository}/src/a.py {own}"
+    result = await editing.run("exec", command=command.replace("{}", str(repository)))
+    assert editing.person.questions == []
+    assert (repository / "src" / "n").exists(), result.for_model
+    assert own.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat {}/src/a.py",
+        "touch {}/../elsewhere",
+        "cat {}/.env",
+        "cp x {}/AGENTS.md",
+        "cp x {}/.mcp.json",
+        "cd {} && cp x AGENTS.md",
+        "echo x > {}/CLAUDE.md",
+    ],
+)
+async def test_other_lines_ask_in_accept_edits(
+    turn: Turn, settings: ToolSettings, box: Bubblewrap, repository: Path, command: str
+) -> None:
+    turn.add(repository, is_writable="src" not in command)
+    editing = Turn(turn.call, replace(settings, sandbox=box), "accept-edits")
+    await editing.run("exec", command=command.replace("{}", str(repository)))
+    assert editing.person.questions
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+@pytest.mark.parametrize("command", ["ls", "cd {} && ls", "/usr/bin/python3 read.py"])
+async def test_commands_that_may_read_a_strangers_folder_are_untrusted(
+    writing: Turn, repository: Path, command: str, is_trusted: bool
+) -> None:
+    workspace = writing.call.workspace
+    (workspace / "read.py").write_text(f"print(open('{repository}/AGENTS.md').read())")
+    places = TrustedOrigins((workspace, repository) if is_trusted else (workspace,))
+    environment = replace(writing.call.environment, places=places)
+    writing.call = replace(writing.call, environment=environment)
+    result = await writing.run("exec", command=command.replace("{}", str(repository)))
+    assert ("untrusted" in result.taint) == (not is_trusted and command != "ls")
+
+
+async def test_copies_from_a_strangers_folder_are_marked(writing: Turn, repository: Path) -> None:
+    workspace = writing.call.workspace
+    places = TrustedOrigins((workspace,))
+    environment = replace(writing.call.environment, places=places)
+    writing.call = replace(writing.call, environment=environment)
+    await writing.run("exec", command=f"cp {repository}/src/a.py own.py; cp own.py AGENTS.md")
+    assert is_marked(workspace / "own.py")
+    assert not (workspace / "AGENTS.md").exists()
+
+
+@pytest.fixture
+def log(turn: Turn, tmp_path: Path) -> ChangeLog:
+    """The record of changes of the conversation."""
+    log = ChangeLog(FileLedger(tmp_path / "kore"), BlobStore(tmp_path / "kore"))
+    environment = replace(turn.call.environment, recording=RecorderFactory(lambda: log))
+    turn.call = replace(turn.call, environment=environment)
+    return log
+
+
+def undo(log: ChangeLog, turn: Turn, settings: ToolSettings) -> ReversalResult:
+    """Undo the last step, as a person's command does."""
+    check = change_check(WorkspaceScope(settings), turn.call)
+    reversal = Reversal(log, turn.call.session, check)
+    return reversal.carry_out(os.urandom(4).hex(), "undo", reversal.plan(UndoRequest()))
+
+
+async def test_changes_by_a_command_there_are_undone_in_one_step(
+    log: ChangeLog, writing: Turn, settings: ToolSettings, repository: Path
+) -> None:
+    workspace = writing.call.workspace
+    (workspace / "own.txt").write_text("old\n")
+    await writing.run(
+        "exec",
+        command=f"cd {repository} && echo 2 > src/a.py && touch n && echo > {workspace}/own.txt",
+    )
+    assert (repository / "n").exists()
+    assert undo(log, writing, settings).paths("undone")
+    assert (repository / "src" / "a.py").read_text() == "value = 1\n"
+    assert not (repository / "n").exists()
+    assert (workspace / "own.txt").read_text() == "old\n"
+
+
+async def test_deletion_that_undo_covers_there_does_not_ask(
+    log: ChangeLog, writing: Turn, settings: ToolSettings, repository: Path
+) -> None:
+    await run_in(writing, repository, "find src -name a.py -delete")
+    assert writing.person.questions == []
+    assert not (repository / "src" / "a.py").exists()
+    undo(log, writing, settings)
+    assert (repository / "src" / "a.py").read_text() == "value = 1\n"
+
+
+async def test_hidden_files_there_are_not_recorded(
+    log: ChangeLog, writing: Turn, repository: Path, tmp_path: Path
+) -> None:
+    await run_in(writing, repository, "touch n")
+    assert log.blobs.get(log.blobs.name(b"value = 1\n")) is not None
+    assert log.blobs.get(log.blobs.name(b"TOKEN=hidden-token")) is None
+
+
+@pytest.mark.parametrize("tool", ["move_file", "apply_patch"])
+async def test_files_there_are_moved_and_deleted(
+    log: ChangeLog, turn: Turn, settings: ToolSettings, outside: Path, tool: str
+) -> None:
+    turn.add(outside, is_writable=True)
+    turn.person.answer = "once"
+    source, target = outside / "src" / "a.py", outside / "lib" / "b.py"
+    move = f"*** Update File: {source}\n*** Move to: {target}\n@@\n-value = 1\n+value = 2\n"
+    delete = f"*** Delete File: {target}\n"
+    if tool == "apply_patch":
+        patches = [f"*** Begin Patch\n{each}*** End Patch\n" for each in (move, delete)]
+        steps = [{"input": patch} for patch in patches]
+    else:
+        steps = [{"path": str(source), "to": str(target)}, {"path": str(target)}]
+    for number, arguments in enumerate(steps):
+        result = await turn.run(tool, **arguments)
+        assert not result.is_error, result.for_model
+        assert not source.exists()
+        assert target.exists() == (number == 0)
+    for _ in steps:
+        undo(log, turn, settings)
+    assert source.read_text() == "value = 1\n"
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("is_deletion", [False, True])
+async def test_moving_and_deleting_outside_asks_about_the_folder(
+    turn: Turn, outside: Path, is_deletion: bool
+) -> None:
+    source = outside / "src" / "a.py"
+    more = {} if is_deletion else {"to": str(outside / "b.py")}
+    result = await turn.run("move_file", path=str(source), **more)
+    assert result.is_error
+    assert source.exists()
+    (question,) = turn.person.questions
+    assert question.folder_access == FolderAccess(outside, is_writable=True)
 
 
 async def test_folder_around_the_workspace_is_not_changed_by_commands(
