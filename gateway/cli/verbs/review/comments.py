@@ -13,8 +13,10 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.sandbox.trusted_programs import find_trusted_program
 from agent.text.visible import escape_invisible
+from gateway.cli.output import tell
 from gateway.cli.verbs.review.changes import Changes
 from gateway.cli.verbs.review.findings import Review, ReviewFinding, comment_of, summary_of
+from gateway.config.json_files.document import parse
 
 _TIMEOUT_S = 120.0
 _MAX_ERROR_CHARS = 500
@@ -30,6 +32,10 @@ query($owner: String!, $name: String!, $number: Int!) {
   }
 }
 """
+
+
+class _RejectedCall(KoreError):
+    """The program of a code host ran and reported a failure."""
 
 
 @frozen
@@ -65,7 +71,7 @@ def find_request(folder: Path, clean: Callable[[str], str]) -> MergeRequest:
         return _GitHub(_HostProgram.find("gh", folder, clean), owner, name, _number_of_event())
     try:
         gh = _HostProgram.find("gh", folder, clean)
-        number = gh.read("pr", "view", "--json", "number")["number"]
+        number = _field(gh.read("pr", "view", "--json", "number"), "number")
         return _GitHub(gh, "{owner}", "{repo}", number)
     except KoreError as exc:
         try:
@@ -75,7 +81,7 @@ def find_request(folder: Path, clean: Callable[[str], str]) -> MergeRequest:
             raise KoreError(
                 t("no pull or merge request found: {first}; {second}", first=exc, second=other)
             ) from other
-        return _GitLab(glab, str(request["project_id"]), str(request["iid"]))
+        return _GitLab(glab, str(_field(request, "project_id")), str(_field(request, "iid")))
 
 
 def marker_of(head: str) -> str:
@@ -102,13 +108,16 @@ class _GitHub:
         for name, value in names.items():
             fields += ["-F" if value.startswith("{") else "-f", f"{name}={value}"]
         answer = self.gh.read("api", "graphql", *fields)
-        request = answer["data"]["repository"]["pullRequest"]
-        head = _commit(request["headRefOid"])
-        reviews = request["reviews"]["nodes"]
+        request = _field(answer, "data", "repository", "pullRequest")
+        head = _commit(_field(request, "headRefOid"))
         # Anybody can write the marker.
-        own = [review["body"] for review in reviews if review["viewerDidAuthor"]]
+        own = [
+            _field(review, "body")
+            for review in _field(request, "reviews", "nodes")
+            if _field(review, "viewerDidAuthor")
+        ]
         is_reviewed = any(_has_marker(body, head) for body in own)
-        return RequestState(_commit(request["baseRefOid"]), head, is_reviewed)
+        return RequestState(_commit(_field(request, "baseRefOid")), head, is_reviewed)
 
     def post(self, review: Review, changes: Changes) -> int:
         assert changes.head is not None
@@ -145,10 +154,11 @@ class _GitLab:
 
     def load(self) -> RequestState:
         commits = self._commits()
-        own = self.glab.read("api", "user")["id"]
+        own = _field(self.glab.read("api", "user"), "id")
         notes = self.glab.read_pages("api", "--paginate", f"{self._path}/notes?per_page=100")
         is_reviewed = any(
-            note["author"]["id"] == own and _has_marker(note["body"], commits["head_sha"])
+            _field(note, "author", "id") == own
+            and _has_marker(_field(note, "body"), commits["head_sha"])
             for note in notes
         )
         return RequestState(commits["base_sha"], commits["head_sha"], is_reviewed)
@@ -166,16 +176,23 @@ class _GitLab:
             try:
                 self.glab.send(f"{self._path}/discussions", body)
                 posted += 1
-            except KoreError:
-                # GitLab accepts no comment on this line; the summary contains the finding.
+            except _RejectedCall as exc:
+                # GitLab takes no comment on this line; the note has the finding.
                 others.append(finding)
+                tell(
+                    t(
+                        "{place} is in the note, because GitLab takes no comment there: {reason}",
+                        place=f"{finding.file}:{finding.line}",
+                        reason=exc,
+                    )
+                )
         note = {"body": summary_of(review, others, changes, marker)}
         self.glab.send(f"{self._path}/notes", note)
         return posted
 
     def _commits(self) -> dict[str, str]:
         # None until GitLab has prepared the diff.
-        refs = self.glab.read("api", self._path)["diff_refs"] or {}
+        refs = _field(self.glab.read("api", self._path), "diff_refs") or {}
         return {name: _commit(refs.get(name)) for name in ("base_sha", "start_sha", "head_sha")}
 
 
@@ -263,7 +280,7 @@ class _HostProgram:
             raise KoreError(t("{name} failed: {reason}", name=self._name, reason=exc)) from exc
         if done.returncode != 0:
             reason = escape_invisible(self.clean(done.stderr.strip()))[:_MAX_ERROR_CHARS]
-            raise KoreError(t("{name} failed: {reason}", name=self._name, reason=reason))
+            raise _RejectedCall(t("{name} failed: {reason}", name=self._name, reason=reason))
         return done.stdout
 
 
@@ -277,12 +294,28 @@ def _variable(name: str) -> str:
 
 
 def _number_of_event() -> int:
-    """Return the number of the pull request that started this job."""
-    event = json.loads(Path(_variable("GITHUB_EVENT_PATH")).read_text(encoding="utf-8"))
-    request = event.get("pull_request")
-    if request is None:
+    """Return the number of the pull request that started this job. Raises `KoreError`."""
+    path = Path(_variable("GITHUB_EVENT_PATH"))
+    try:
+        event = parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise KoreError(
+            t("--comment: {file} cannot be read: {reason}", file=path, reason=exc)
+        ) from exc
+    request = event.get("pull_request") if isinstance(event, dict) else None
+    number = request.get("number") if isinstance(request, dict) else None
+    if not isinstance(number, int):
         raise KoreError(t("--comment: this job belongs to no pull request"))
-    return int(request["number"])
+    return number
+
+
+def _field(answer: Any, *names: str) -> Any:
+    """Return a field of an answer of a code host. Raises `KoreError` if it is missing."""
+    for name in names:
+        if not isinstance(answer, dict) or name not in answer:
+            raise KoreError(t("the answer of the code host has no {name}", name=".".join(names)))
+        answer = answer[name]
+    return answer
 
 
 def _commit(value: object) -> str:

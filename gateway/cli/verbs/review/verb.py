@@ -163,13 +163,14 @@ async def _answer(
         max_iterations=args.max_iter or None,
         max_cost_usd=args.max_cost,
     )
-    left_out = f". {omission(changes)}" if changes.left_out else ""
+    # The author of the changes chose the names of the files, too.
+    left_out = f"{omission(changes)}\n\n" if changes.left_out else ""
     diff = {
-        "text": render_prompt("review_diff", diff=changes.text),
+        "text": render_prompt("review_diff", left_out=left_out, diff=changes.text),
         "taint": ["untrusted", "private"],
     }
     request = OneShotRequest(
-        render_prompt("review_changes", left_out=left_out, rules=load_prompt("review_rules")),
+        render_prompt("review_changes", rules=load_prompt("review_rules")),
         "json",
         options=options,
         project=project_context(workspace, [], settings, home),
