@@ -8,7 +8,7 @@ from agent.context.long_task import taint_of
 from agent.context.project.session_projects import ProjectSession, SessionProjects
 from agent.context.system_prompt import Workspace
 from agent.errors import ConfigError
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.run.prompt import PromptDraft
 from agent.turn.context_usage import PromptAudience, measure_context, tokens_of
@@ -59,6 +59,17 @@ class MemoryReminder:
         return tokens >= budget.full_at_tokens * _REMINDER_SHARE
 
 
+# A reply with this heading hands over a plan; any other reply in plan mode is conversation.
+PLAN_HEADING = "# Plan"
+
+
+def has_plan(reply: str) -> bool:
+    """Return whether a reply of the model hands over a plan."""
+    heading = PLAN_HEADING.strip("# ").casefold()
+    lines = (line.strip() for line in reply.splitlines() if line.startswith("#"))
+    return any(line.strip("#*: ").casefold() == heading for line in lines)
+
+
 @frozen
 class PlanModeNotes:
     """Implements `PromptContributor` for the beginning and the end of plan mode.
@@ -70,9 +81,8 @@ class PlanModeNotes:
     async def contribute(self, draft: PromptDraft) -> None:
         if draft.is_resumed or draft.mode is None:
             return
-        begin, end = (
-            Context(load_prompt(name).strip()) for name in ("plan_mode", "plan_mode_over")
-        )
+        begin = Context(render_prompt("plan_mode", heading=PLAN_HEADING).strip())
+        end = Context(load_prompt("plan_mode_over").strip())
         notes = (
             part
             for message in reversed(draft.earlier_messages)

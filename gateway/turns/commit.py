@@ -10,6 +10,7 @@ from agent.agent import Agent
 from agent.i18n import mark_for_translation, plural, t
 from agent.providers.usage import UsageTotals
 from agent.records import frozen
+from agent.run.contributors import has_plan
 from agent.tools.registry import ToolRegistry
 from agent.turn.request import TurnRequest
 from agent.types import Message, ToolCall
@@ -44,6 +45,7 @@ from gateway.turns.outcome import (
     TurnOutcome,
     answer,
     closing_messages,
+    ends_with_question,
     failure,
     is_whole_answer,
     task_outcome,
@@ -115,6 +117,8 @@ class TurnCommitter:
         dropped = whole_rounds(outcome.dropped_messages, window.messages)
         is_sent = not tasks and not self._jobs.is_silent(claim, outcome)
         choices = await self._choices(ended, outcome) if not tasks and is_sent else ()
+        # A person can also carry out an answer without the heading, by `/build`.
+        may_be_plan = bool(ended.plan_choices) and is_sent and is_whole_answer(outcome)
         reply = self._final_reply(ended, outcome, choices)
         replies = [reply] if is_sent else []
         turn_result = FinishedTurn(rows, replies, window.number(dropped - 1) if dropped else 0)
@@ -135,7 +139,8 @@ class TurnCommitter:
                 has_more = turns.finish(tx, claim.turn, claim.session, turn_result, now)
                 if file_views is not None:
                     sessions.set_file_views(tx, claim.session, file_views)
-                _store_offer(tx, claim, choices)
+                if may_be_plan or choices:
+                    _store_offer(tx, claim, choices)
                 self._jobs.record_end(tx, claim, failure(outcome))
                 check_lane = None if tasks else self._goals.end_turn(tx, claim, outcome, now)
                 if check_lane is not None:
@@ -191,7 +196,10 @@ class TurnCommitter:
         if not is_whole_answer(outcome):
             return ()
         if ended.plan_choices:
-            return ended.plan_choices
+            assert outcome.result is not None, "a whole answer"
+            return ended.plan_choices if has_plan(outcome.result.text) else ()
+        if ends_with_question(outcome):
+            return ()
         is_clean = "untrusted" not in ended.request.exposure.taint and not outcome.denied_summary
         if not (ended.may_keep_skill and is_clean) or self._agent.skills is None:
             return ()
@@ -270,7 +278,7 @@ def _store_offer(tx: Transaction, claim: TurnClaim, choices: Sequence[TurnChoice
     if choices == SKILL_CHOICES:
         skill_offer.offer(tx, claim.session)
     # A person may have left plan mode while the turn ran.
-    elif choices and sessions.chosen_mode(tx, claim.session) == claim.mode:
+    elif sessions.chosen_mode(tx, claim.session) == claim.mode:
         finished_plan.offer(tx, claim.session, choices)
 
 

@@ -93,14 +93,17 @@ def answer(outcome: TurnOutcome, clean: Callable[[str], str] = lambda text: text
 
 
 def is_whole_answer(outcome: TurnOutcome) -> bool:
-    """Return whether the turn succeeded with a complete answer that is not a question."""
+    """Return whether the turn succeeded with a complete answer."""
     result = outcome.result
     if result is None or outcome.error is not None or result.stopped is not None:
         return False
-    if result.signal not in (None, "COMPLETE"):
-        return False
-    text = result.text.rstrip().rstrip("*_`")
-    return bool(text) and not text.endswith(_QUESTION_MARKS)
+    return result.signal in (None, "COMPLETE") and bool(result.text.strip())
+
+
+def ends_with_question(outcome: TurnOutcome) -> bool:
+    """Return whether the answer ends with a question to the person."""
+    text = outcome.result.text if outcome.result is not None else ""
+    return text.rstrip().rstrip("*_`").endswith(_QUESTION_MARKS)
 
 
 def _answer(outcome: TurnOutcome, clean: Callable[[str], str]) -> str:

@@ -18,6 +18,7 @@ from acp.schema import (
 from agent import events
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
+from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from agent.text.visible import escape_invisible
@@ -37,6 +38,7 @@ from gateway.core.errors import ConnectionLost
 from gateway.core.messages import InboundMessage, console_principal
 from gateway.core.records import Delivered
 from gateway.core.tasks import task_scope
+from gateway.core.turn_choice import TurnChoice
 from gateway.store.errors import StoreClosed
 
 _LOST = mark_for_translation(
@@ -189,15 +191,38 @@ class EditorConversation:
         """
         async with self._turn:
             self._is_cancelled = False
-            message = self._message(parts)
-            sent, awaited = SentText(), AwaitedAnswer(message.event_id)
-            reason = await self._line.call(
-                self._builder.lane, lambda service: self._answer_to(service, message, awaited, sent)
-            )
+            reason = await self._send(self._message(parts))
+            if reason == "end_turn" and (mode := await self._mode_after_plan()) is not None:
+                await self.choose_mode(mode)
+                reason = await self._send(self._builder.build(load_prompt("carry_out_plan")))
             with suppress(ConnectionLost, StoreClosed):
                 # The answer is complete. Later changes are announced with the next answer.
                 await self._announce(await self._read_choices(self._line.service))
             return reason
+
+    async def _send(self, message: InboundMessage) -> StopReason:
+        sent, awaited = SentText(), AwaitedAnswer(message.event_id)
+        return await self._line.call(
+            self._builder.lane, lambda service: self._answer_to(service, message, awaited, sent)
+        )
+
+    async def _mode_after_plan(self) -> PermissionMode | None:
+        """Offer the choices after a plan; return the mode to carry it out in, or None.
+
+        A fresh conversation would not be the one of the editor.
+        """
+
+        async def read(service: Service) -> Sequence[TurnChoice]:
+            return await service.turn_choices(await self._bound_session(service))
+
+        offered = await self._line.call(self._builder.lane, read)
+        choices = [choice for choice in offered if choice.mode is not None and not choice.is_fresh]
+        if not choices:
+            return None
+        choice = await self._questions.ask_after_plan(self.session, choices)
+        if choice is None or not choice.leaves_plan_mode or self._is_cancelled:
+            return None
+        return choice.mode
 
     async def _read_choices(self, service: Service) -> SessionChoices:
         return await read_choices(service, self._builder.lane)

@@ -1,6 +1,8 @@
 """Questions to the person at an editor: approvals and questions of MCP servers."""
 
 import logging
+import os
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -22,6 +24,7 @@ from agent.i18n import mark_for_translation, t
 from agent.text.visible import escape_line
 from gateway.core.approval import ApprovalReply
 from gateway.core.markdown import code_block
+from gateway.core.turn_choice import TurnChoice
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +81,32 @@ class EditorQuestions:
         except (acp.RequestError, ValueError) as exc:
             log.warning("the editor cannot show a question: %s", type(exc).__name__)
             return _NO
+
+    async def ask_after_plan(
+        self, session: str, choices: Sequence[TurnChoice]
+    ) -> TurnChoice | None:
+        """Let the person choose what happens with a plan; None without an answer."""
+        call, title = f"plan-{os.urandom(4).hex()}", t("After the plan")
+        start = acp.start_tool_call(call, title, kind="switch_mode", status="pending")
+        await self._client.session_update(session, start)
+        options = [
+            PermissionOption(
+                option_id=choice.key,
+                name=choice.label,
+                kind="allow_once" if choice.leaves_plan_mode else "reject_once",
+            )
+            for choice in choices
+        ]
+        key: str | None = None
+        try:
+            key = await self._choose(
+                session, ToolCallUpdate(tool_call_id=call, title=title), options
+            )
+        except (acp.RequestError, ValueError) as exc:
+            log.warning("the editor cannot show a question: %s", type(exc).__name__)
+        end = acp.update_tool_call(call, status="completed")
+        await self._client.session_update(session, end)
+        return next((choice for choice in choices if choice.key == key), None)
 
     async def _ask_for_approval(
         self, session: str, approval: ApprovalAsked, call: str

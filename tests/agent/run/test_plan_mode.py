@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from agent.context.compaction.compactor import Conversation
-from agent.prompts import load_prompt
-from agent.run.contributors import PlanModeNotes
+from agent.prompts import load_prompt, render_prompt
+from agent.run.contributors import PLAN_HEADING, PlanModeNotes, has_plan
 from agent.run.prompt import PromptDraft
 from agent.security.policy.base import PermissionMode
 from agent.turn.context_usage import PromptAudience
 from agent.types import Context, Message, Text, assistant, user
 
-BEGIN, END = (load_prompt(name).strip() for name in ("plan_mode", "plan_mode_over"))
+BEGIN = render_prompt("plan_mode", heading=PLAN_HEADING).strip()
+END = load_prompt("plan_mode_over").strip()
 
 
 async def message_after(
@@ -64,3 +65,17 @@ async def test_subagent_and_resumed_turn_get_no_note(
 async def test_words_of_the_person_are_not_a_note() -> None:
     quoted = replace(user(""), content=(Text(BEGIN),))
     assert notes_of(await message_after("plan", [quoted])) == [BEGIN]
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_plan"),
+    [
+        ("# Plan\n\n1. Change a.py.", True),
+        ("Here it is.\n\n## Plan:\n1. Change a.py.\n\nShall I begin?", True),
+        ("I have no plan yet. Which file do you mean?", False),
+        ("You are welcome! # Plan", False),
+        ("# Planning poker", False),
+    ],
+)
+def test_reply_with_the_heading_hands_over_a_plan(reply: str, is_plan: bool) -> None:
+    assert has_plan(reply) == is_plan

@@ -20,7 +20,7 @@ from tests.gateway.parts import (
 )
 
 OFFER = "`/build free`"
-PLAN = "1. Change `a.py`. 2. Run the tests."
+PLAN = "# Plan\n\n1. Change `a.py`. 2. Run the tests."
 
 
 async def session_of(parts: Parts, message: InboundMessage) -> str:
@@ -62,13 +62,20 @@ async def test_answer_outside_of_plan_mode_offers_nothing(tmp_path: Path) -> Non
         assert await offered(parts, chat_message("")) == []
 
 
-@pytest.mark.parametrize(
-    "text", ["Which file do you mean?", "**Shall it be `a` or `b`?**", "哪个？"]
-)
-async def test_question_to_the_person_is_no_plan(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["Which file do you mean?", "You are welcome."])
+async def test_conversation_in_plan_mode_is_no_plan(tmp_path: Path, text: str) -> None:
     async with running(tmp_path, [text], owner="chat:7") as parts:
         assert OFFER not in await plan(parts)
         assert await offered(parts, chat_message("")) == []
+
+
+async def test_answer_without_the_heading_is_carried_out_on_demand(tmp_path: Path) -> None:
+    provider = ScriptedProvider(["I would change `a.py`.", "Done."])
+    async with running(tmp_path, provider, owner="chat:7") as parts:
+        assert OFFER not in await plan(parts)
+        await accept_messages(parts, chat_message("/build ask"))
+        assert (await parts.platform.answers("1", 4))[3] == "Done."
+    assert provider.requests[-1].messages[-1].text == "Carry out the plan."
 
 
 async def test_failed_turn_is_no_plan(tmp_path: Path) -> None:

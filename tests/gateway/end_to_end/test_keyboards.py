@@ -59,7 +59,7 @@ async def test_press_runs_its_command_after_a_kill(alone: GatewayProcess) -> Non
 async def test_choice_after_a_plan_works_once_and_after_a_kill(alone: GatewayProcess) -> None:
     await alone.start()
     await alone.answers_to(OWNER, "/plan")
-    shown = await menu(alone, "change the file")
+    shown = await menu(alone, "change the file\n# Plan")
     await alone.kill()
     await alone.start()
     free = button(shown, "build, editing freely")

@@ -21,7 +21,7 @@ MODE = ".composer select[aria-label=Mode]"
 
 
 async def test_choice_after_a_plan_survives_a_reload(tmp_path: Path) -> None:
-    provider = ScriptedProvider(["1. Change it.", "Built."])
+    provider = ScriptedProvider(["# Plan\n\n1. Change it.", "Built."])
     async with served(tmp_path, provider) as server, browser_page() as page:
         await log_in(page, server)
         await page.select_option(MODE, "plan")
@@ -44,7 +44,7 @@ async def test_choice_after_a_plan_survives_a_reload(tmp_path: Path) -> None:
 
 
 async def test_fresh_conversation_for_a_plan_is_opened(tmp_path: Path) -> None:
-    provider = ScriptedProvider(["1. Change it.", "Built."])
+    provider = ScriptedProvider(["# Plan\n\n1. Change it.", "Built."])
     async with served(tmp_path, provider) as server, browser_page() as page:
         await log_in(page, server)
         await page.select_option(MODE, "plan")
@@ -59,7 +59,7 @@ async def test_fresh_conversation_for_a_plan_is_opened(tmp_path: Path) -> None:
 
 
 async def test_kept_plan_offers_nothing_more(tmp_path: Path) -> None:
-    async with served(tmp_path, ["1. Change it."]) as server, browser_page() as page:
+    async with served(tmp_path, ["# Plan\n\n1. Change it."]) as server, browser_page() as page:
         await log_in(page, server)
         await page.select_option(MODE, "plan")
         await say(page, "plan it")
@@ -70,7 +70,7 @@ async def test_kept_plan_offers_nothing_more(tmp_path: Path) -> None:
 
 
 async def test_mode_of_the_session_is_shown_after_a_reload_and_a_command(tmp_path: Path) -> None:
-    async with served(tmp_path, ["1. Change it."]) as server, browser_page() as page:
+    async with served(tmp_path, ["# Plan\n\n1. Change it."]) as server, browser_page() as page:
         await log_in(page, server)
         await page.select_option(MODE, "plan")
         await say(page, "plan it")

@@ -88,6 +88,38 @@ async def test_session_begins_with_the_mode_of_the_command_line(
         assert opened.modes.current_mode_id == "plan"
 
 
+async def test_plan_is_carried_out_in_the_mode_that_the_person_chooses(
+    setup: EditorSetup,
+) -> None:
+    async with setup.open("--permission-mode", "plan") as (editor, connection, _process):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+        editor.answer = "a"
+        setup.model.script("You are welcome.", "# Plan\n\n1. Change a.py.", "Changed.")
+        await setup.ask(connection, opened.session_id, words("thanks"))
+        assert not editor.questions
+        await setup.ask(connection, opened.session_id, words("plan it"))
+        ((_, options),) = editor.questions
+        assert options == ["b", "a", "k"]
+        assert "Changed." in editor.text()
+        modes = [
+            update.current_mode_id
+            for update in editor.updates
+            if update.session_update == "current_mode_update"
+        ]
+        assert modes == ["ask"]
+
+
+async def test_plan_without_an_answer_waits(setup: EditorSetup) -> None:
+    async with setup.open("--permission-mode", "plan") as (editor, connection, _process):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+        editor.answer = ""
+        setup.model.script("# Plan\n\n1. Change a.py.", "# Plan\n\n1. Change b.py.")
+        for text in ("plan it", "another file"):
+            await setup.ask(connection, opened.session_id, words(text))
+        assert len(editor.questions) == 2
+        assert len(setup.model.requests) == 2
+
+
 async def test_unknown_choice_is_reported_in_one_sentence(setup: EditorSetup) -> None:
     async with setup.open() as (editor, connection, _):
         opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])

@@ -131,7 +131,7 @@ async def finish_plan(screens: Screens) -> None:
 
 
 async def test_letter_alone_carries_out_the_plan(tmp_path: Path) -> None:
-    provider = ScriptedProvider(["1. Change it.", "Built."])
+    provider = ScriptedProvider(["# Plan\n\n1. Change it.", "Built."])
     async with (
         running(tmp_path, provider) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
@@ -144,7 +144,7 @@ async def test_letter_alone_carries_out_the_plan(tmp_path: Path) -> None:
 
 
 async def test_message_that_begins_with_a_letter_continues_planning(tmp_path: Path) -> None:
-    provider = ScriptedProvider(["1. Change it.", "1. Change less."])
+    provider = ScriptedProvider(["# Plan\n\n1. Change it.", "# Plan\n\n1. Change less."])
     async with (
         running(tmp_path, provider) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
@@ -158,7 +158,7 @@ async def test_message_that_begins_with_a_letter_continues_planning(tmp_path: Pa
 
 async def test_keeping_the_plan_hides_the_choices(tmp_path: Path) -> None:
     async with (
-        running(tmp_path, ["1. Change it."]) as parts,
+        running(tmp_path, ["# Plan\n\n1. Change it."]) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
     ):
         await finish_plan(screens)
@@ -168,7 +168,7 @@ async def test_keeping_the_plan_hides_the_choices(tmp_path: Path) -> None:
 
 
 async def test_fresh_conversation_for_the_plan_is_a_new_tab(tmp_path: Path) -> None:
-    provider = ScriptedProvider(["1. Change it.", "Built."])
+    provider = ScriptedProvider(["# Plan\n\n1. Change it.", "Built."])
     async with (
         running(tmp_path, provider) as parts,
         full_screen_of(parts.service, tmp_path) as screens,
