@@ -112,6 +112,7 @@ class FullScreen(App[None]):
             ("pageup", "scroll(-1)", ""),
             ("pagedown", "scroll(1)", ""),
             ("ctrl+home", "to_start", ""),
+            ("ctrl+z", "suspend_process", ""),
             ("ctrl+end", "to_end", ""),
             *((f"alt+{number}", f"go_to({number})", "") for number in range(1, 10)),
         ):
@@ -134,6 +135,8 @@ class FullScreen(App[None]):
         if not self._sessions:
             await self._add_tab(None)
         self.set_interval(_POLL_INTERVAL_S, self._refresh_panel)
+        # After Ctrl-Z and `fg` the terminal is empty, which the library does not know.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.screen_change_signal.subscribe(self, lambda _: self.default_screen.refresh_bindings())
         self.default_screen.screen_layout_refresh_signal.subscribe(self, self._underline)
 

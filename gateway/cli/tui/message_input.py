@@ -67,6 +67,10 @@ class MessageInput(TextArea):
         elif key in _NEW_LINE:
             self._take(event)
             self.insert("\n")
+        elif key == "ctrl+underscore":
+            # Ctrl-Z, which text areas use for this, suspends the program.
+            self._take(event)
+            self.undo()
         elif event.character in _TYPED:
             self._take(event)
             self.insert(event.character)

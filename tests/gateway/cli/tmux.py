@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests import postgres_server
@@ -12,23 +12,35 @@ from tests.gateway.cli.console.terminal import DEADLINE_S, ROOT
 
 
 class Tmux:
-    """Window that runs `kore agent` or another verb."""
+    """Window that runs a verb of Kore, or another program."""
 
     def __init__(self, home: Path) -> None:
         self._socket = str(home / "tmux")
         self._home = home
 
     async def start(
-        self, columns: int, *words: str, environ: Mapping[str, str] | None = None
+        self,
+        columns: int,
+        *words: str,
+        environ: Mapping[str, str] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "gateway"),
     ) -> None:
         variables = {"HOME": str(self._home), "KORE_HOME": str(self._home), "LANG": "C.UTF-8"}
         variables |= {"KORE_AGENT_START_IN": "workspace", **postgres_server.environ_of(self._home)}
         variables |= environ or {}
         options = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
-        program = (sys.executable, "-m", "gateway", *(words or ("agent",)))
         size = ("-x", str(columns), "-y", "30")
         await self(
-            "-f", "/dev/null", "new-session", "-d", "-c", str(ROOT), *size, *options, *program
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-c",
+            str(ROOT),
+            *size,
+            *options,
+            *program,
+            *words,
         )
         # The server is no child of the tests, and must not outlive them when they are killed.
         tests_run = f"kill -0 {os.getpid()} 2>&-"

@@ -266,6 +266,11 @@ class TurnScreen:
         if not self._view.unfold():
             self._view.say(t("nothing more to expand"))
 
+    def suspend(self) -> None:
+        if isinstance(self._prompt, Prompt):
+            with self._screen.without_tail():
+                self._prompt.suspend()
+
     def interrupt(self) -> None:
         if self._command is not None:
             self._command.cancel()

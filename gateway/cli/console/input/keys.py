@@ -20,6 +20,7 @@ Key = Literal[
     "escape",
     "interrupt",
     "unfold",
+    "suspend",
 ]
 
 OnKey = Callable[[Key, str], None]
@@ -38,6 +39,7 @@ class KeyHandler(Protocol):
     def send(self, text: str, *, queued: bool = False) -> None: ...
     def interrupt(self) -> None: ...
     def unfold(self) -> None: ...
+    def suspend(self) -> None: ...
     def show_typed(self, text: str) -> None: ...
 
 
@@ -58,6 +60,9 @@ class TypeAhead:
             return
         if key == "unfold":
             self._handler.unfold()
+            return
+        if key == "suspend":
+            self._handler.suspend()
             return
         if key not in ("enter", "queue", "escape"):
             self.text += self._handler.take_back()
@@ -92,7 +97,9 @@ class TypeAhead:
         return not self.text and len(letter) == 1 and self._handler.answer(letter)
 
 
-def key_bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
+def key_bindings(
+    pastes: Pastes, unfold: Callable[[], None], suspend: Callable[[], None]
+) -> KeyBindings:
     bindings = KeyBindings()
 
     @bindings.add("enter", filter=~is_searching)
@@ -132,6 +139,8 @@ def key_bindings(pastes: Pastes, unfold: Callable[[], None]) -> KeyBindings:
     @bindings.add("c-o", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
         unfold()
+
+    bindings.add("c-z")(lambda _: suspend())
 
     @bindings.add(Keys.BracketedPaste, filter=~is_searching)
     def _(event: KeyPressEvent) -> None:

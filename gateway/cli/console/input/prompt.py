@@ -3,14 +3,15 @@
 import asyncio
 import os
 import sys
+import termios
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.input import create_input
-from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
@@ -20,11 +21,15 @@ from prompt_toolkit.styles import Style
 
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
+from gateway.cli.console.input.job_control import stop_job
+from gateway.cli.console.input.keyboard_protocol import KeyboardProtocol
 from gateway.cli.console.input.keys import Key, OnKey, key_bindings, plain_lines
 from gateway.cli.console.input.lone_letter import LoneLetter
 from gateway.cli.console.input.pastes import Pastes
 
 if TYPE_CHECKING:
+    from prompt_toolkit.input.vt100 import Vt100Input
+
     from gateway.cli.console.input.session_picker import PickerItem, Preview
 
 _KEYS: dict[str, Key] = {
@@ -36,6 +41,7 @@ _KEYS: dict[str, Key] = {
     Keys.ControlU: "line",
     Keys.ControlC: "interrupt",
     Keys.ControlO: "unfold",
+    Keys.ControlZ: "suspend",
     Keys.Escape: "escape",
 }
 _ESCAPE_S = 0.1
@@ -43,11 +49,6 @@ _MENU_ROWS = 8
 # Style only the text: coloured blanks would fill the line, and a full line wraps when the window
 # becomes narrower, which scrolls the content above it away.
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "ansibrightblack"})
-# XTMODKEYS: the terminal distinguishes Shift-Enter from Enter; keys with their own code are
-# unchanged.
-_MODIFIED_KEYS_ON, _MODIFIED_KEYS_OFF = "\x1b[>4;1m", "\x1b[>4m"
-# Shift-Enter, as xterm and as kitty write it; prompt_toolkit reads the first as Enter.
-ANSI_SEQUENCES.update(dict.fromkeys(("\x1b[27;2;13~", "\x1b[13;2u"), Keys.ControlJ))
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -83,6 +84,11 @@ class Prompt:
         self.mark = mark
         self.status: Callable[[int], str] = lambda _: ""
         self._input = create_input(always_prefer_tty=True)
+        parser = cast("Vt100Input", self._input).vt100_parser
+        self._keyboard = KeyboardProtocol(parser, self._write)
+        # Mode of the terminal before this program.
+        self._shell_mode: list[Any] | None = None
+        self._reads_keys = False
         self._leaving = False
         self._line: asyncio.Future[str | None] | None = None
         self._unread_line: str | None = None
@@ -94,7 +100,7 @@ class Prompt:
             history=self._history,
             completer=completions,
             complete_while_typing=True,
-            key_bindings=key_bindings(pastes, self._unfold),
+            key_bindings=key_bindings(pastes, self._unfold, self._suspend_prompt),
             multiline=True,
             prompt_continuation="  ",
             input=self._input,
@@ -125,15 +131,16 @@ class Prompt:
 
         Input that arrives in a gap is available to the next read.
         """
+        self._shell_mode = termios.tcgetattr(self._input.fileno())
         with self._input.raw_mode():
             # The terminal has converted each earlier Enter into a line feed.
             early = self._input.read_keys()
             store_typeahead(self._input, [_as_enter(key) for key in early])
-            self._write(_MODIFIED_KEYS_ON)
+            self._keyboard.begin()
             try:
                 yield
             finally:
-                self._write(_MODIFIED_KEYS_OFF)
+                self._keyboard.end()
 
     async def read(self, question: str = "", *, letters: Collection[str] = ()) -> str | None:
         """Return a message, or None after `leave`. One of the `letters` alone needs no Enter.
@@ -208,6 +215,24 @@ class Prompt:
         self._session.app.erase_when_done = True
         self._session.app.exit(result="/output")
 
+    def _suspend_prompt(self) -> None:
+        # It erases the prompt, and draws it again afterwards.
+        run_in_terminal(self.suspend)
+
+    def suspend(self) -> None:
+        """Stop this process until the shell continues it; meanwhile the terminal is the shell's."""
+        terminal = self._input.fileno()
+        own_mode = termios.tcgetattr(terminal)
+        self._keyboard.end()
+        self._write(_PASTE_OFF)
+        if self._shell_mode is not None:
+            termios.tcsetattr(terminal, termios.TCSADRAIN, self._shell_mode)
+        stop_job()
+        termios.tcsetattr(terminal, termios.TCSADRAIN, own_mode)
+        if self._reads_keys:
+            self._write(_PASTE_ON)
+        self._keyboard.begin()
+
     def _make_room(self) -> None:
         """Reserve rows for the completion menu only if it is open or may open at the next key."""
         buffer = self._session.default_buffer
@@ -273,10 +298,12 @@ class Prompt:
 
         with self._input.raw_mode(), self._input.attach(on_ready):
             self._write(_PASTE_ON)
+            self._reads_keys = True
             press(get_typeahead(self._input))
             try:
                 yield
             finally:
+                self._reads_keys = False
                 if flush is not None:
                     flush.cancel()
                 self._write(_PASTE_OFF)

@@ -7,7 +7,8 @@ without the required features (`live` is false) gets neither a tail nor control 
 
 import codecs
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO
 
 from rich.cells import cell_len
@@ -91,6 +92,17 @@ class Screen:
         """Repaint the tail; a tail that is too long loses its beginning."""
         if self._compose is not None:
             self._write("")
+
+    @contextmanager
+    def without_tail(self) -> Iterator[None]:
+        """Remove the tail during the block, and paint it below what was written in the meantime."""
+        compose, self._compose = self._compose, None
+        self._write("")
+        try:
+            yield
+        finally:
+            self._compose = compose
+            self.refresh()
 
     def end_tail(self) -> None:
         if self._compose is not None:

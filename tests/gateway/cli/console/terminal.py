@@ -70,6 +70,13 @@ class Terminal:
             raise AssertionError(f"{text!r} not in …{self.text[self._mark :][-800:]!r}") from None
         self._mark = at + len(text)
 
+    async def see_raw(self, sequence: str) -> None:
+        """Wait until the control sequence was written."""
+        async with asyncio.timeout(DEADLINE_S):
+            while sequence not in self.raw:
+                self._news.clear()
+                await self._news.wait()
+
     async def interrupt(self, text: str) -> None:
         """Press Ctrl-C until the text appears.
 

@@ -57,6 +57,52 @@ async def test_shift_enter_makes_a_new_line_and_the_terminal_is_restored(
     assert terminal.raw.count("\x1b[>4;1m") == terminal.raw.count("\x1b[>4m") == 1
 
 
+async def test_keys_of_the_kitty_protocol_are_read_where_the_terminal_answers(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        assert "\x1b[?u" in terminal.raw
+        terminal.type("\x1b[?0u")
+        await terminal.see_raw("\x1b[>1u")
+        # Shift-Enter; Escape b (a word back) with Caps Lock; Ctrl-E with Num Lock.
+        terminal.type("one\x1b[13;2utwo\x1b[98;67u\x1b[101;133u!\r")
+        assert await submissions(owner, 1) == ["one\ntwo!"]
+        await terminal.see("echo: one")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        await terminal.see_raw("\x1b[<u")
+        assert await terminal.ended() == 0
+    assert terminal.raw.count("\x1b[>1u") == terminal.raw.count("\x1b[<u") == 1
+
+
+async def test_terminal_without_an_answer_gets_no_kitty_protocol(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("hi\r")
+        await terminal.see("echo: hi")
+        await terminal.see(PROMPT)
+        terminal.type("/exit\r")
+        assert await terminal.ended() == 0
+    assert "\x1b[>1u" not in terminal.raw
+    assert "\x1b[<u" not in terminal.raw
+
+
+async def test_kitty_protocol_is_off_after_the_program_was_terminated(
+    owner: MemoryService, home: Path
+) -> None:
+    async with kore_agent(home) as terminal:
+        await terminal.see(PROMPT)
+        terminal.type("\x1b[?0uslow\r")
+        await terminal.see("working")
+        terminal.process.send_signal(signal.SIGTERM)
+        await terminal.see_raw("\x1b[<u")
+        assert await terminal.ended() == 130
+    assert terminal.raw.count("\x1b[>1u") == terminal.raw.count("\x1b[<u") == 1
+
+
 async def test_choices_after_a_plan_need_a_single_key(owner: MemoryService, home: Path) -> None:
     async with kore_agent(home, "--permission-mode", "plan") as terminal:
         await terminal.see(PROMPT)
