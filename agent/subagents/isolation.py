@@ -152,7 +152,7 @@ class SubagentIsolation:
             files = worktrees.own_files(worktree)
             is_free = worktree.lock is None and not is_busy
             if not files and is_free and not worktrees.has_own_commits(worktree):
-                self.worktrees.remove(worktrees.checkout.main, worktree.name)
+                self.worktrees.remove(worktrees.checkout.folder, worktree.name)
                 return render_prompt("subagent_worktree_empty")
         except WorktreeError as exc:
             return render_prompt("subagent_worktree_kept", folder=folder, reason=exc)
@@ -164,9 +164,15 @@ class SubagentIsolation:
         )
 
     def _find(self, folder: Path) -> tuple[Worktree, Worktrees]:
-        """Return a worktree and those of its main checkout."""
-        main = self.worktrees.of(folder).checkout.main
-        worktrees = self.worktrees.of(main)
+        """Return a worktree and the worktrees as seen from another checkout."""
+        worktrees = self.worktrees.of(folder)
+        checkout = worktrees.checkout
+        if not checkout.is_bare:
+            worktrees = self.worktrees.of(checkout.main)
+        else:
+            others = [each.folder for each in worktrees.list() if not each.is_missing]
+            other = next((each for each in others if each != folder), folder)
+            worktrees = self.worktrees.of(other)
         for worktree in worktrees.list():
             if worktree.folder == folder:
                 return worktree, worktrees

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.errors import KoreError
 from agent.i18n import t
 from agent.records import frozen
-from agent.security.files.git_layout import find_outer_store, is_store
+from agent.security.files.git_layout import find_outer_store, is_bare, is_store
 from agent.security.files.instruction_files import GIT
 from agent.security.sandbox.git_defaults import read_git_defaults
 from agent.security.sandbox.trusted_programs import SYSTEM_PATH, find_trusted_program
@@ -65,22 +65,24 @@ class Checkout:
     """Folder with files of a repository: the main checkout, or a linked worktree.
 
     `store` has the state of this folder (HEAD, index), `main` is the folder of the main checkout.
-    Git uses `index` instead of its own index, unless it is None. All are real paths.
+    `common` is the store of the repository; if it is bare, `main` is this folder. Git uses `index`
+    instead of its own index, unless it is None. All are real paths.
     """
 
     folder: Path
     store: Path
     main: Path
+    common: Path
     index: Path | None = None
 
     @property
     def is_main(self) -> bool:
-        return self.folder == self.main
+        return self.store == self.common
 
     @property
-    def common(self) -> Path:
-        """Store of the repository."""
-        return self.main / GIT
+    def is_bare(self) -> bool:
+        """True if the repository has no main checkout."""
+        return self.main != self.common.parent
 
     def run(self, *words: str, data: bytes = b"") -> GitResult:
         """Run git here, with `data` as its input.
@@ -143,29 +145,28 @@ def failure_of(command: str, result: GitResult) -> str:
 def find_checkout(folder: Path, *, is_trusted: bool) -> Checkout:
     """Return the checkout whose top is `folder`, a real path.
 
-    Raises `WorktreeError` for other folders, for layouts without a main checkout, and for a
-    repository whose configuration may name programs, unless it `is_trusted`.
+    Raises `WorktreeError` for other folders, and for a repository whose configuration may name
+    programs, unless it `is_trusted`.
     """
     store, git = folder / GIT, folder / GIT
     if git.is_symlink() or not os.path.lexists(git):
         raise WorktreeError(t("{folder} is not a git repository", folder=folder))
     if git.is_dir():
-        main = folder
+        main, common = folder, git
     else:
         outer = find_outer_store(folder)
         if outer is None or outer.own == outer.common:
             raise WorktreeError(
                 t("{folder} is a submodule, or its git store lies elsewhere", folder=folder)
             )
-        if outer.common.name != GIT:
-            raise WorktreeError(t("the repository of {folder} has no main checkout", folder=folder))
-        store, main = outer.own, outer.common.parent
-    if not is_store(main / GIT):
+        store, common = outer.own, outer.common
+        main = folder if is_bare(common) else common.parent
+    if not is_store(common):
         raise WorktreeError(t("{folder} is not a git repository", folder=folder))
-    checkout = Checkout(folder, store, main)
-    of_worktree = main / GIT / "config.worktree"
+    checkout = Checkout(folder, store, main, common)
+    of_worktree = common / "config.worktree"
     if not is_trusted:
-        _refuse_programs(main / GIT / "config", main)
+        _refuse_programs(common / "config", main)
     if not is_trusted or is_marked(of_worktree):
         _refuse_programs(of_worktree, main)
     if not checkout.is_main:

@@ -10,7 +10,7 @@ from agent.security.taint.file_marks import MarkLevel, is_marked, mark_level, ma
 from agent.security.taint.origin import TrustedOrigins
 from agent.worktrees.git import WorktreeError, find_checkout
 from agent.worktrees.names import LEAVE
-from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees, check_name
+from agent.worktrees.worktrees import MergeResult, Worktree, Worktrees, check_name, list_files
 
 
 @frozen
@@ -58,7 +58,8 @@ class ProjectWorktrees:
             self.origin.adopt(worktree.folder)
         elif record is not None and self.origin.is_own(main):
             try:
-                record.add(worktree.folder, main)
+                # In a bare repository, this may be a recorded worktree itself.
+                record.add(worktree.folder, record.in_repository(main) or main)
             except OSError as exc:
                 raise WorktreeError(
                     t(
@@ -74,7 +75,28 @@ class ProjectWorktrees:
 
         Raises `WorktreeError`.
         """
-        return self.of(folder).checkout.main if name == LEAVE else self.open(folder, name).folder
+        if name != LEAVE:
+            return self.open(folder, name).folder
+        checkout = self.of(folder).checkout
+        if checkout.is_bare:
+            raise WorktreeError(t("the repository of {folder} has no main checkout", folder=folder))
+        return checkout.main
+
+    def remark(self, folder: Path, worktree: Path) -> str:
+        """Return a sentence about what is missing in a worktree of the repository, or ''.
+
+        Raises `WorktreeError`.
+        """
+        worktrees = self.of(folder)
+        listed = [each for each in worktrees.list() if each.folder == worktree]
+        names = [name for each in listed for name in worktrees.empty_submodules(each)]
+        if not names:
+            return ""
+        return t(
+            "Its submodules have no files ({names}); to get them: {command}",
+            names=list_files(names),
+            command="git submodule update --init --recursive",
+        )
 
     def merge(self, folder: Path, name: str) -> MergeResult:
         """Merge the branch of a worktree into the checkout `folder`.

@@ -80,13 +80,14 @@ class WorktreeState:
 
     `changed_files` are those without a commit, `commits` the number of commits that the current
     checkout does not have, `is_contained` says that another branch has all of them. `unfinished` is
-    a merge or the like in progress.
+    a merge or the like in progress. `empty_submodules` have no files there.
     """
 
     changed_files: Sequence[str]
     commits: int
     is_contained: bool
     unfinished: WorktreeError | None = None
+    empty_submodules: Sequence[str] = ()
 
 
 @frozen
@@ -108,12 +109,16 @@ class Worktrees:
 
     def __init__(self, checkout: Checkout, parent: Path | None = None) -> None:
         self._checkout = checkout
-        main = checkout.main
-        if parent is None:
-            self._parent = main.with_name(f"{main.name}.worktrees")
+        place = checkout.common if checkout.is_bare else checkout.main
+        if parent is not None:
+            digest = hashlib.sha256(os.fsencode(place)).hexdigest()[:8]
+            self._parent = Path(os.path.realpath(parent)) / f"{place.name}-{digest}"
+        elif checkout.is_bare and place.name.startswith("."):
+            # A hidden store, whose worktrees are next to it.
+            self._parent = place.parent
         else:
-            digest = hashlib.sha256(os.fsencode(main)).hexdigest()[:8]
-            self._parent = Path(os.path.realpath(parent)) / f"{main.name}-{digest}"
+            name = place.stem if checkout.is_bare else place.name
+            self._parent = place.with_name(f"{name}.worktrees")
 
     @property
     def checkout(self) -> Checkout:
@@ -127,7 +132,7 @@ class Worktrees:
     def list(self) -> list[Worktree]:
         """Return all linked worktrees, in git's order."""
         worktrees = []
-        # The first entry is the main checkout.
+        # The first entry is the main checkout, or the bare repository.
         for entry in self._listing().split("\0\0")[1:]:
             facts = dict(attribute.partition(" ")[::2] for attribute in entry.split("\0"))
             folder = Path(facts.get("worktree", ""))
@@ -225,6 +230,13 @@ class Worktrees:
         """Return the changed and new files of this checkout, which a new worktree does not have."""
         return _changed_files(self._checkout)
 
+    def empty_submodules(self, worktree: Worktree) -> Sequence[str]:
+        """Return the submodules without files in a worktree."""
+        if worktree.is_missing:
+            return ()
+        submodules = _submodules(self._inside(worktree))
+        return [name for name in submodules if not _has_entries(worktree.folder / name)]
+
     def has_own_commits(self, worktree: Worktree) -> bool:
         """Return whether a worktree has commits that no other branch contains."""
         return not self._is_contained(worktree)
@@ -245,7 +257,8 @@ class Worktrees:
         counted = self._checkout.run("rev-list", "--count", f"HEAD..{worktree.commit}")
         commits = int(counted.output) if counted.code == 0 else 0
         unfinished = None if inside is None else find_unfinished(inside)
-        return WorktreeState(files, commits, self._is_contained(worktree), unfinished)
+        empty = self.empty_submodules(worktree)
+        return WorktreeState(files, commits, self._is_contained(worktree), unfinished, empty)
 
     def commit(self, worktree: Worktree, message: str) -> bool:
         """Commit all changes in a worktree; return False if there are none."""
@@ -317,10 +330,15 @@ class Worktrees:
                 t("this conversation works in {folder}", folder=worktree.folder),
                 hint=t("leave it first: /worktree leave"),
             )
+        words: list[str] = []
         if not worktree.is_missing:
             inside = self._inside(worktree)
             _refuse_changes(inside, untracked=True)
             _refuse(inside, self._unrecorded_files(inside))
+            if submodules := _submodules(inside):
+                _refuse_submodules(inside, submodules)
+                # Git removes no worktree with submodules otherwise, even if they are empty.
+                words = ["--force"]
         if not self._is_contained(worktree):
             raise WorktreeError(
                 t(
@@ -329,7 +347,7 @@ class Worktrees:
                 ),
                 hint=t("merge it first: /worktree merge {name}", name=worktree.name),
             )
-        self._checkout.ask("worktree", "remove", str(worktree.folder))
+        self._checkout.ask("worktree", "remove", *words, str(worktree.folder))
         if worktree.branch is not None and worktree.branch.startswith(PREFIX):
             # Only if the branch still points to the checked commit.
             self._checkout.ask("update-ref", "-d", _HEADS + worktree.branch, worktree.commit)
@@ -405,7 +423,9 @@ class Worktrees:
                 ),
                 hint="git worktree repair",
             )
-        checkout = Checkout(worktree.folder, store.own, self._checkout.main)
+        here = self._checkout
+        main = worktree.folder if here.is_bare else here.main
+        checkout = Checkout(worktree.folder, store.own, main, here.common)
         check_state(checkout)
         return checkout
 
@@ -536,6 +556,38 @@ def _refuse(checkout: Checkout, files: Sequence[str]) -> None:
             ),
             hint=t("commit them first; nothing was changed"),
         )
+
+
+def _submodules(checkout: Checkout) -> Sequence[str]:
+    """Return the folders of submodules in the index."""
+    entries = checkout.ask("ls-files", "--stage", "-z").split("\0")
+    return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
+
+
+def _refuse_submodules(checkout: Checkout, submodules: Sequence[str]) -> None:
+    """Raise `WorktreeError` if a submodule has files: whether its work is elsewhere is unknown.
+
+    Git is not started in submodules.
+    """
+    if full := [name for name in submodules if _has_entries(checkout.folder / name)]:
+        raise WorktreeError(
+            t(
+                "submodules have files in {folder}: {names}",
+                folder=checkout.folder,
+                names=list_files(full),
+            ),
+            hint=t(
+                "if their work is elsewhere, run there: {command}",
+                command="git submodule deinit --all",
+            ),
+        )
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except FileNotFoundError:
+        return False
 
 
 def _is_empty(path: Path) -> bool:

@@ -163,7 +163,10 @@ def choose_place(
         settings = with_trust(args, settings, home, place.workspace)
     place = limit_to_trust(place, settings, home, is_chosen=is_chosen)
     if args.worktree is not None:
-        worktree = worktrees_of(settings, home).open(place.workspace, args.worktree)
+        worktrees = worktrees_of(settings, home)
+        worktree = worktrees.open(place.workspace, args.worktree)
+        if remark := worktrees.remark(place.workspace, worktree.folder):
+            tell(escape_line(remark))
         place = place.in_checkout(worktree.folder)
     return place, settings
 

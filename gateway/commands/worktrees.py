@@ -54,7 +54,9 @@ async def answer_worktree(call: CommandCall) -> str:
             removed = await in_thread(lambda: worktrees.remove(folder, name))
             return t("Removed: {folder}", folder=code(str(removed.folder)))
     target = await in_thread(lambda: worktrees.enter(folder, call.argument))
-    return await _enter(call, target)
+    answer = await _enter(call, target)
+    remark = await in_thread(lambda: worktrees.remark(folder, target))
+    return f"{answer} {escape_markdown(remark)}" if remark else answer
 
 
 async def _enter(call: CommandCall, folder: Path) -> str:
@@ -83,7 +85,9 @@ def _listing(worktrees: Worktrees) -> str:
     remarks = [] if unfinished is None else [_describe_unfinished(unfinished)]
     if not listed:
         return "\n".join([t("There are no worktrees. `/worktree NAME` creates one."), *remarks])
-    head = t("Worktrees of {folder}:", folder=code(str(worktrees.checkout.main)))
+    checkout = worktrees.checkout
+    place = checkout.common if checkout.is_bare else checkout.main
+    head = t("Worktrees of {folder}:", folder=code(str(place)))
     return "\n".join([head, *(_line(worktrees, worktree) for worktree in listed), *remarks])
 
 
@@ -112,6 +116,9 @@ def _facts(worktrees: Worktrees, worktree: Worktree) -> Iterator[str]:
         yield t("uncommitted: {files}", files=escape_markdown(list_files(state.changed_files)))
     if state.unfinished is not None:
         yield _describe_unfinished(state.unfinished)
+    if state.empty_submodules:
+        names = escape_markdown(list_files(state.empty_submodules))
+        yield t("submodules without files: {names}", names=names)
     if state.commits:
         yield plural(state.commits, "{n:,} commit to merge", "{n:,} commits to merge")
     elif not state.changed_files:

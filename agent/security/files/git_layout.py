@@ -142,20 +142,43 @@ def find_outer_store(folder: Path) -> OuterStore | None:
     return OuterStore(own, common) if is_named and is_apart and len(owners) == 1 else None
 
 
+def repository_store(folder: Path) -> Path | None:
+    """Return the store of the repository of a checkout (a real folder), or None."""
+    git = folder / GIT
+    if git.is_dir() and not git.is_symlink():
+        return git
+    store = find_outer_store(folder)
+    return None if store is None else store.common
+
+
+def is_bare(store: Path) -> bool:
+    """Return whether a store says that it has no main checkout, or has no place for one."""
+    try:
+        return store.name != GIT or _core_value(store, "bare") == "true"
+    except OSError:
+        return False
+
+
 def _worktree_of(store: Path) -> Path | None:
     """Return the folder that the configuration of a submodule's store names as its worktree.
 
     Raises OSError.
     """
+    worktree = _core_value(store, "worktree")
+    return None if worktree is None else Path(os.path.realpath(store / worktree))
+
+
+def _core_value(store: Path, key: str) -> str | None:
+    """Return a plain value in the section "core" of a store's configuration. Raises OSError."""
     text = read_regular(store / "config", _MAX_CONFIG_BYTES, follow_links=False)
-    section, worktree = "", None
+    section, value = "", None
     for line in os.fsdecode(text).splitlines():
         line = line.strip()
         if line.startswith("["):
             section = line
-        elif section == "[core]" and line.replace(" ", "").startswith("worktree="):
-            worktree = line.split("=", 1)[1].strip().strip('"')
-    return None if worktree is None else Path(os.path.realpath(store / worktree))
+        elif section == "[core]" and line.replace(" ", "").startswith(f"{key}="):
+            value = line.split("=", 1)[1].strip().strip('"')
+    return value
 
 
 def _folders_in(folder: Path) -> list[Path]:

@@ -12,8 +12,7 @@ from dataclasses import field
 from pathlib import Path
 
 from agent.records import frozen
-from agent.security.files.git_layout import find_outer_store
-from agent.security.files.instruction_files import GIT
+from agent.security.files.git_layout import find_outer_store, repository_store
 from agent.security.files.safe_open import read_regular
 
 _MAX_ENTRY_BYTES = 10_000
@@ -31,6 +30,8 @@ class WorktreeRecord:
 
     def add(self, worktree: Path, repository: Path) -> None:
         """Record a worktree of the repository whose main checkout is `repository`.
+
+        Without a main checkout, it is the worktree that this one was created from.
 
         Both are real paths. Raises `OSError`.
         """
@@ -53,7 +54,7 @@ class WorktreeRecord:
                 file.unlink()
 
     def in_repository(self, path: Path) -> Path | None:
-        """Return the same path in the main checkout, for a real path in a recorded worktree.
+        """Return the same path in the recorded checkout, for a real path in a recorded worktree.
 
         None for any other path. May block.
         """
@@ -61,7 +62,7 @@ class WorktreeRecord:
             repository = self._repository_of(folder)
             if repository is not None:
                 store = find_outer_store(folder)
-                is_linked = store is not None and store.common == repository / GIT
+                is_linked = store is not None and store.common == repository_store(repository)
                 return repository / path.relative_to(folder) if is_linked else None
         return None
 

@@ -216,6 +216,17 @@ async def test_worktree_of_a_cancelled_subagent_is_unlocked(repository: Path) ->
     assert "locked" not in git(repository, "worktree", "list", "--porcelain")
 
 
+async def test_worktrees_of_a_bare_repository(repository: Path, tmp_path: Path) -> None:
+    store, side = tmp_path.resolve() / "bare.git", tmp_path.resolve() / "side"
+    git(repository, "clone", "-q", "--bare", str(repository), str(store))
+    git(store, "worktree", "add", "-q", str(side), "main")
+    prompts = [task(text, isolation="worktree") for text in (write("new.py"), "hello")]
+    first, second = await run(agent_in(side), *prompts)
+    assert "new.py" in git(side, "ls-tree", "--name-only", *BRANCH.findall(first))
+    assert BRANCH.findall(second) == []
+    assert git(side, "worktree", "list").count("\n") == 3
+
+
 async def test_lock_of_a_process_that_has_ended_is_removed(repository: Path) -> None:
     program = (
         "from pathlib import Path\n"

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from agent.security.taint.file_marks import mark_tainted
+from agent.security.taint.origin import TrustedOrigins
+from agent.security.taint.worktree_record import WorktreeRecord
 from agent.worktrees.git import WorktreeError, find_checkout
+from agent.worktrees.project_worktrees import ProjectWorktrees
 from tests.agent.worktrees.repositories import (
     commit_all,
     create_repository,
@@ -106,12 +109,83 @@ def test_submodule_is_refused(repository: Path, tmp_path: Path) -> None:
         find_checkout(repository / "lib", is_trusted=True)
 
 
-def test_bare_layout_is_refused(repository: Path, tmp_path: Path) -> None:
-    bare = tmp_path.resolve() / "bare.git"
-    git(repository, "clone", "-q", "--bare", str(repository), str(bare))
-    git(bare, "worktree", "add", "-q", str(tmp_path / "side"), "main")
+@pytest.fixture
+def with_submodule(repository: Path, tmp_path: Path) -> Path:
+    """Return the repository with a submodule in `lib`."""
+    library = create_repository(tmp_path.resolve() / "library")
+    allow = ("-c", "protocol.file.allow=always")
+    git(repository, *allow, "submodule", "add", "-q", str(library), "lib")
+    commit_all(repository, "submodule")
+    return repository
+
+
+def test_empty_submodules_are_named_and_do_not_block_removal(with_submodule: Path) -> None:
+    worktrees = ProjectWorktrees(TrustedOrigins((with_submodule,)))
+    folder = worktrees.open(with_submodule, "fix").folder
+    remark = worktrees.remark(with_submodule, folder)
+    assert "(lib)" in remark
+    assert "git submodule update --init" in remark
+    assert worktrees.remark(with_submodule, with_submodule) == ""
+    worktrees.remove(with_submodule, "fix")
+    assert not folder.exists()
+
+
+def test_submodules_with_files_are_not_removed(with_submodule: Path) -> None:
+    worktrees = worktrees_of(with_submodule)
+    folder = worktrees.open("fix").folder
+    git(folder, "-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init")
+    (folder / "lib" / "draft.py").write_text("draft")
+    with pytest.raises(WorktreeError, match="submodules have files"):
+        worktrees.remove(worktrees.find("fix"))
+    assert (folder / "lib" / "draft.py").exists()
+
+
+@pytest.mark.parametrize("name", ["project.git", ".bare", ".git"])
+def test_worktrees_of_a_bare_repository_are_created_merged_and_removed(
+    repository: Path, tmp_path: Path, name: str
+) -> None:
+    store, side = tmp_path.resolve() / "layout" / name, tmp_path.resolve() / "layout" / "side"
+    git(repository, "clone", "-q", "--bare", str(repository), str(store))
+    git(store, "worktree", "add", "-q", str(side), "main")
+    worktrees = worktrees_of(side)
+    folder = worktrees.open("fix").folder
+    expected = side.parent / "project.worktrees" if name == "project.git" else side.parent
+    assert folder == expected / "fix"
+    assert {worktree.folder for worktree in worktrees.list()} == {side, folder}
+    (folder / "new.py").write_text("new = 1\n")
+    commit_all(folder, "new")
+    worktrees.merge(worktrees.find("fix"))
+    assert (side / "new.py").exists()
+    worktrees.remove(worktrees.find("fix"))
+    assert not folder.exists()
+    assert git(store, "branch", "--format=%(refname:short)").split() == ["main"]
+
+
+def test_trust_in_a_worktree_of_a_bare_repository_covers_new_ones(
+    repository: Path, tmp_path: Path
+) -> None:
+    store, side = tmp_path.resolve() / "project.git", tmp_path.resolve() / "side"
+    git(repository, "clone", "-q", "--bare", str(repository), str(store))
+    git(store, "worktree", "add", "-q", str(side), "main")
+    kore = tmp_path / "kore"
+    worktrees = ProjectWorktrees(TrustedOrigins((side,), WorktreeRecord(kore)))
+    first = worktrees.open(side, "first").folder
+    second = worktrees.open(first, "second").folder
+    assert worktrees.origin.is_own(first)
+    assert worktrees.origin.is_own(second)
+    assert not TrustedOrigins((repository,), WorktreeRecord(kore)).is_own(first)
+    (second / ".git").write_text((first / ".git").read_text())
+    assert not worktrees.origin.is_own(second)
+
+
+def test_bare_repository_has_no_main_checkout_to_return_to(
+    repository: Path, tmp_path: Path
+) -> None:
+    store, side = tmp_path.resolve() / "project.git", tmp_path.resolve() / "side"
+    git(repository, "clone", "-q", "--bare", str(repository), str(store))
+    git(store, "worktree", "add", "-q", str(side), "main")
     with pytest.raises(WorktreeError, match="no main checkout"):
-        find_checkout(tmp_path.resolve() / "side", is_trusted=True)
+        ProjectWorktrees(TrustedOrigins((side,))).enter(side, "leave")
 
 
 def test_occupied_folder_is_left_alone(repository: Path) -> None:
