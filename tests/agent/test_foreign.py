@@ -33,7 +33,7 @@ from tests.agent.props import (
     scripted,
     task,
 )
-from tests.agent.turn.test_loop import Speaker
+from tests.agent.turn.speaker import Speaker
 from tests.fakes.model import ModelServer
 
 

@@ -5,7 +5,6 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from gateway.config.key_catalog import (
 from gateway.config.origin import Key
 from gateway.config.sections import ModelEntry
 from gateway.core.channel_table import CHANNELS
+from tests.house.cli_flags import flags
 from tests.house.command_table import FILE, command_table
 from tests.house.control_page import control_page
 from tests.house.openapi import openapi
@@ -50,17 +50,6 @@ from tests.house.tree import PACKAGES, ROOT, parse, python_files, statements
 
 LONGEST_PAGE_LINES = 200
 LONGEST_README_LINES = 200
-
-
-def flags(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield every option of a verb and of its subcommands, and the subcommands' names."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, part in action.choices.items():
-                yield name
-                yield from flags(part)
-        elif "-h" not in action.option_strings:
-            yield from action.option_strings
 
 
 def error_codes() -> set[str]:

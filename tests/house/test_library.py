@@ -9,7 +9,7 @@ import pytest
 
 from tests import fork_server
 from tests.house.pages import blocks, page, sections
-from tests.house.test_readme import run, surroundings
+from tests.house.shell_blocks import run, surroundings
 from tests.house.tree import ROOT
 
 # Page and section of each example, and its output.

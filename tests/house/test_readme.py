@@ -1,13 +1,11 @@
 """Examples in the pages run: commands as people type them, Python code unchanged."""
 
-import os
 import re
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.house.pages import README, blocks, page
+from tests.house.shell_blocks import run, surroundings
 from tests.house.tree import ROOT
 
 # Commands that run until they are stopped, or ask questions.
@@ -28,36 +26,6 @@ def shell_lines(text: str) -> list[str]:
 def offline(text: str) -> list[str]:
     """Return the commands that end on their own and need no network."""
     return [line for line in shell_lines(text) if _KORE.search(line) and line not in LASTING]
-
-
-def surroundings(home: Path) -> Mapping[str, str]:
-    """Return the environment of a machine without keys, where `kore` is this checkout's."""
-    programs = home / "bin"
-    programs.mkdir()
-    kore = programs / "kore"
-    kore.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gateway "$@"\n')
-    kore.chmod(0o755)
-    return {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(home),
-        "PYTHONPATH": str(ROOT),
-        "PYTHONUTF8": "1",
-    }
-
-
-def run(command: list[str], cwd: Path, environ: Mapping[str, str]) -> str:
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=dict(environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command[-1]}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def test_first_commands_start_a_chat_and_the_tests() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gateway.cli.verb_table import VERBS, Verb
 from gateway.commands.table import COMMANDS
 from pages.reference import PAGES, commands
-from tests.house.test_docs import flags
+from tests.house.cli_flags import flags
 from tests.house.tree import ROOT
 
 

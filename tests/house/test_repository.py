@@ -69,6 +69,8 @@ CLAUSE_NAMED_TEST = re.compile(
     r"|somebody|a|an|the)_"
 )
 
+TEST_MODULE = re.compile(r"tests\.(?:.*\.)?test_\w+")
+
 # Split in two, so that this file does not contain the forbidden text.
 REGISTRY_ADDRESSES = (
     "py" + "pi.org",
@@ -107,6 +109,20 @@ def mock_imports(tree: ast.Module) -> Iterator[ast.stmt]:
         else:
             continue
         if any(name in {"mock", "unittest.mock", "pytest_mock"} for name in names):
+            yield node
+
+
+def imports_of_tests(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield imports from modules of tests."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        if any(TEST_MODULE.fullmatch(name) for name in names):
             yield node
 
 
@@ -197,6 +213,15 @@ def test_tests_do_not_mock_our_own_code() -> None:
     assert violations == []
 
 
+def test_helpers_are_not_in_modules_of_tests() -> None:
+    violations = [
+        place(path, node)
+        for path in python_files("tests", "bench", "pages")
+        for node in imports_of_tests(parse(path))
+    ]
+    assert violations == []
+
+
 def test_new_messages_are_derived_and_not_copied() -> None:
     violations = [
         f"{place(path, node)}: use InboundMessage.derive"
@@ -227,6 +252,9 @@ def test_violations_of_the_code_rules_are_noticed() -> None:
     assert list(vague_fields(ast.parse("class A:\n def f(self): self._told = 1")))
     assert not list(vague_fields(ast.parse("class A:\n def f(self): return self.told")))
     assert list(mock_imports(ast.parse("import unittest.mock")))
+    assert list(imports_of_tests(ast.parse("from tests.house.test_docs import flags")))
+    assert list(imports_of_tests(ast.parse("from tests.house import test_docs")))
+    assert not list(imports_of_tests(ast.parse("from tests.house.cli_flags import flags")))
 
 
 def test_class_name_appears_once() -> None:

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from tests.house.sql_arguments import GIVEN
 from tests.house.statements import Statement, collect
-from tests.house.test_statements import GIVEN
 
 _SQL = "gateway/store/repositories"
 # Syntax that is specific to SQLite, with the portable alternative.

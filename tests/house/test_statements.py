@@ -10,14 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.cipher import SEALED
-from gateway.store.repositories.conversations.search import Scope
-from gateway.store.repositories.conversations.session_folders import in_workspace
 from gateway.store.repositories.user_data import erasure
-from gateway.store.sqlite.backup import _COUNTED
 from gateway.store.sqlite.engine import connect
-from gateway.store.sqlite.transaction import MATCHES, SqliteTransaction
-from tests.house.statements import Given, Statement, Unreadable, collect, texts_of
+from gateway.store.sqlite.transaction import SqliteTransaction
+from tests.house.sql_arguments import GIVEN, SQL
+from tests.house.statements import Statement, Unreadable, collect, texts_of
 from tests.house.tree import ROOT, parse, python_files, statements
 
 # Tables that stay small, however long Kore runs; all other tables grow.
@@ -58,72 +55,25 @@ SMALL_INDEXES = {
 UNSELECTIVE = {"account", "channel", "kind", "principal", "role", "state"}
 
 BY_HAND = "asked for at the machine, seldom, and about everything that there is"
-_SQL = "gateway/store/repositories"
-_WITH_SQL = f"{_SQL}/", "gateway/store/sqlite/", "gateway/store/sealing.py"
+_WITH_SQL = f"{SQL}/", "gateway/store/sqlite/", "gateway/store/sealing.py"
 MAY_SCAN = {
-    f"{_SQL}/file_changes.py:entries": BY_HAND,
-    f"{_SQL}/user_data/erasure.py": BY_HAND,
-    f"{_SQL}/user_data/export.py": BY_HAND,
+    f"{SQL}/file_changes.py:entries": BY_HAND,
+    f"{SQL}/user_data/erasure.py": BY_HAND,
+    f"{SQL}/user_data/export.py": BY_HAND,
     "gateway/store/sqlite/backup.py:read_back": BY_HAND,
     "gateway/store/sqlite/rekey.py:_reseal": BY_HAND,
-    f"{_SQL}/conversations/sessions.py:recent": "the newest, along their index, up to the limit",
-    f"{_SQL}/conversations/session_folders.py:used": "the newest, along their index",
-    f"{_SQL}/conversations/session_folders.py:read_from_messages": "once, after an upgrade",
-    f"{_SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",
-    f"{_SQL}/conversations/session_admin.py:_name_of_copy": "a fork: the names of a person's",
-    f"{_SQL}/conversations/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",
-    f"{_SQL}/conversations/search.py:newest": "the newest, along their index, up to the limit",
-    f"{_SQL}/conversations/search.py:_find_by_name": "a search: the names of conversations",
-    f"{_SQL}/jobs.py:timer_state": "once, at the start; a job keeps a hundred slots",
+    f"{SQL}/conversations/sessions.py:recent": "the newest, along their index, up to the limit",
+    f"{SQL}/conversations/session_folders.py:used": "the newest, along their index",
+    f"{SQL}/conversations/session_folders.py:read_from_messages": "once, after an upgrade",
+    f"{SQL}/conversations/sessions.py:last_of": "one person's, newest first, up to an open one",
+    f"{SQL}/conversations/session_admin.py:_name_of_copy": "a fork: the names of a person's",
+    f"{SQL}/conversations/sessions.py:ids_with_prefix": "/resume NAME: one person's conversations",
+    f"{SQL}/conversations/search.py:newest": "the newest, along their index, up to the limit",
+    f"{SQL}/conversations/search.py:_find_by_name": "a search: the names of conversations",
+    f"{SQL}/jobs.py:timer_state": "once, at the start; a job keeps a hundred slots",
     "gateway/store/sealing.py:_is_empty": "whether there is any row",
 }
 
-# Parts of a statement whose values the tree alone does not show.
-_SCOPES = sorted(
-    {
-        Scope(principal, chat, console).where()[0]
-        for principal in (None, "telegram:1")
-        for chat in (None, "telegram:9:1")
-        for console in (False, True)
-    }
-)
-_WORKSPACES = sorted(in_workspace(workspace)[0] for workspace in (None, "/work"))
-_COLUMNS = "principal = ?", "channel = ? AND account = ? AND chat = ?"
-GIVEN: Given = {
-    f"{_SQL}/conversations/session_admin.py": {"where": _SCOPES},
-    f"{_SQL}/conversations/search.py": {"where": _SCOPES, "matches": [MATCHES]},
-    f"{_SQL}/conversations/sessions.py": {
-        "where": _SCOPES,
-        "there": _WORKSPACES,
-    },
-    "gateway/store/sealing.py": {"sealed.table": [sealed.table for sealed in SEALED]},
-    "gateway/store/sqlite/backup.py": {"table": list(_COUNTED.values())},
-    "gateway/store/sqlite/engine.py": {"pragma": [], "folder": []},
-    f"{_SQL}/jobs.py": {
-        "' AND '.join(where)": ["1", *_COLUMNS, " AND ".join(_COLUMNS)],
-        "column": ["zone", "quiet"],
-        "one_of(_CHANNEL, channels)": ["channel || ':' || account IN (?)"],
-    },
-    f"{_SQL}/execution/claims.py": {"whose": ["worker IS NULL", "worker = ?"]},
-    f"{_SQL}/execution/turns.py": {"none_of('lane', attended)": ["NOT lane IN (?)"]},
-    f"{_SQL}/user_data/erasure.py": {
-        "tasks": [
-            " OR ".join(
-                f"{name} IN (SELECT id FROM gone_session)"
-                for name in ("caller", "root_session", "session")
-            )
-        ]
-    },
-    "gateway/store/sqlite/rekey.py": {
-        "sealed.select": [sealed.select for sealed in SEALED],
-        "sealed.update": [sealed.update for sealed in SEALED],
-    },
-    f"{_SQL}/execution/subagent_tasks.py": {
-        "', '.join(columns)": ["turn_id"],
-        "marks": ["1"],
-        "none_of('root_lane', attended)": ["NOT root_lane IN (?)"],
-    },
-}
 
 _PLANNED = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE|REPLACE)\b")
 _STEP = re.compile(r"(SCAN|SEARCH) (\S+)(?:.* INDEX (\w+))?")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.mcp.test_servers import Approver, ask_agent, stand_in, tool_message
+from tests.agent.mcp.serving import Approver, ask_agent, stand_in, tool_message
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 # Measured: 40 s and 2 GB without a budget, 0.3 s and 200 MB with it. The test counts processor

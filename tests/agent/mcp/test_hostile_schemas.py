@@ -15,7 +15,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.engine import DefaultPolicy
 from agent.tools.runner import Permissions
 from agent.types import JsonSchema, ToolCall
-from tests.agent.mcp.test_servers import stand_in
+from tests.agent.mcp.serving import stand_in
 from tests.agent.props import AuditList, call, calls, results
 from tests.agent.tools.hostile_schemas import HOSTILE_SCHEMAS
 

@@ -11,7 +11,7 @@ import pytest
 from agent.mcp.login_file import LoginFile
 from agent.mcp.revocation import end_login
 from tests import fork_server
-from tests.agent.mcp.test_login import log_in, servers
+from tests.agent.mcp.login_server import log_in, servers
 from tests.fakes.oauth_mcp import OauthMcpServer
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -22,7 +22,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from agent.errors import ToolError
-from tests.agent.mcp.test_login import servers, whoami
+from tests.agent.mcp.login_server import servers, whoami
 
 class Server:
     port = int(sys.argv[1])

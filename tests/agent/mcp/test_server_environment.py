@@ -13,7 +13,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import AgentSettings, ToolSettings
-from tests.agent.mcp.test_servers import SERVER
+from tests.agent.mcp.serving import SERVER
 from tests.agent.props import call, calls
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 

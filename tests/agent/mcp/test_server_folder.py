@@ -11,7 +11,7 @@ from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
-from tests.agent.mcp.test_servers import SERVER
+from tests.agent.mcp.serving import SERVER
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 
 pytest.importorskip("mcp", reason="needs the extra mcp")

@@ -4,8 +4,8 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.approvals import ApprovalRequest
 from agent.errors import ToolError
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
@@ -24,33 +23,13 @@ from agent.security.policy.base import options_for
 from agent.security.sandbox.base import Limits
 from agent.settings import ToolSettings
 from agent.subagents.definition import SubagentDefinition
-from agent.types import Result
 from tests import fakes
+from tests.agent.mcp.serving import Approver, ask_agent, names, serving, stand_in, tool_message
 from tests.agent.props import call, calls
 from tests.processes import has_ended, processes
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 OTHERS = {"where": "ask-mcp", "read_resource": "ask-mcp"}
-SERVER = Path(fakes.__file__).with_name("mcp_server.py")
-
-
-def stand_in(*behaviours: str, name: str = "s", **settings: object) -> McpServerSettings:
-    args = ("-B", str(SERVER), *behaviours)
-    return McpServerSettings(name, sys.executable, args, **settings)  # type: ignore[arg-type]
-
-
-@asynccontextmanager
-async def serving(folder: Path, *servers: McpServerSettings) -> AsyncIterator[McpServers]:
-    """Run these servers while the context is open."""
-    running = McpServers(McpSettings(servers, folder), ToolSettings())
-    try:
-        yield running
-    finally:
-        await running.aclose()
-
-
-def names(servers: McpServers) -> list[str]:
-    return [tool.name for tool in servers.tools()]
 
 
 async def test_stored_listing_needs_no_server_start(tmp_path: Path) -> None:
@@ -313,42 +292,6 @@ async def test_server_that_fills_the_disk_is_ended(
     await servers.aclose()
     log = next(tmp_path.glob("s-*/log")).read_text()
     assert "10 MB" in log
-
-
-class Approver:
-    """A person who approves everything and records the requests."""
-
-    def __init__(self) -> None:
-        self.requests: list[ApprovalRequest] = []
-
-    def __call__(self, request: ApprovalRequest) -> str:
-        self.requests.append(request)
-        return "once"
-
-
-async def ask_agent(
-    tmp_path: Path,
-    server: McpServerSettings,
-    tool: str,
-    arguments: dict[str, str],
-    approve: Callable[[ApprovalRequest], str] | None = None,
-    mode: str = "ask",
-) -> Result:
-    """Run a turn in which the model calls this tool."""
-    (tmp_path / "w").mkdir(exist_ok=True)
-    agent = Agent(
-        ScriptedProvider([calls(call(tool, **arguments)), "done"]),
-        mcp_servers=McpSettings((server,), tmp_path / "mcp"),
-        approve=approve,  # type: ignore[arg-type]
-        mode=mode,  # type: ignore[arg-type]
-        workspace=tmp_path / "w",
-    )
-    async with agent:
-        return await agent.run("go")
-
-
-def tool_message(result: Result) -> str:
-    return next(message.text for message in result.messages if message.role == "tool")
 
 
 async def test_call_needs_approval_and_its_result_is_untrusted(tmp_path: Path) -> None:

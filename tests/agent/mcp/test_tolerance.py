@@ -16,7 +16,7 @@ from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
 from agent.tools.registry import ToolRegistry
 from agent.turn.context_usage import environment_of
-from tests.agent.mcp.test_servers import names, serving, stand_in
+from tests.agent.mcp.serving import names, serving, stand_in
 from tests.agent.props import call_context, scripted
 from tests.fakes.loopback import LoopbackServer
 

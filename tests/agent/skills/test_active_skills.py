@@ -12,7 +12,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.run.history import JsonlHistory
 from agent.types import Context, Message, Text
 from tests.agent.props import FREE, call, calls, is_summary_request
-from tests.agent.skills.test_skills import catalog, skill_call, write
+from tests.agent.skills.skill_files import catalog, skill_call, write
 
 BODY = "\n".join(f"Step {n}: look, and look again." for n in range(200))
 

@@ -8,7 +8,7 @@ import pytest
 from agent.agent import Agent
 from agent.providers.scripted import ScriptedProvider
 from agent.skills.catalog import SkillCatalog, SkillPaths
-from tests.agent.skills.test_skills import catalog, write
+from tests.agent.skills.skill_files import catalog, write
 from tests.gateway.cli.kore import kore
 
 D = "description: Makes PDF files.\n"

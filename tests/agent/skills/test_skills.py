@@ -1,6 +1,5 @@
 """Skills from their files to the prompt of the model."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,29 +14,9 @@ from agent.skills.catalog import SkillCatalog, SkillPaths, files_of
 from agent.skills.definition import read_skill
 from agent.skills.substitution import fill_in
 from agent.skills.tool import skill_text
-from agent.types import Message, Result, Text, ToolCall
+from agent.types import Message, Result, Text
 from tests.agent.props import calls
-
-
-def write(folder: Path, name: str, text: str | bytes = "", **files: str) -> Path:
-    """Write a skill's folder, with an ordinary text by default."""
-    place = folder / name
-    place.mkdir(parents=True)
-    text = text or f"---\nname: {name}\ndescription: How to do {name}.\n---\nFirst look, then leap."
-    data = text.encode() if isinstance(text, str) else text
-    (place / "SKILL.md").write_bytes(data)
-    for file, content in files.items():
-        (place / file.replace("__", "/")).parent.mkdir(exist_ok=True)
-        (place / file.replace("__", "/")).write_text(content)
-    return place
-
-
-def catalog(tmp_path: Path, *trusted: Path) -> SkillCatalog:
-    for name in ("user", "own", "workspace"):
-        (tmp_path / name).mkdir(exist_ok=True)
-    return SkillCatalog(
-        SkillPaths(tmp_path / "user", tmp_path / "own", tmp_path / "workspace", trusted)
-    )
+from tests.agent.skills.skill_files import catalog, skill_call, write
 
 
 @pytest.mark.parametrize(
@@ -229,10 +208,6 @@ def test_hundred_skills_take_little_of_the_prompt(tmp_path: Path) -> None:
     assert len(listing) < 9_000
     assert "more" in listing.splitlines()[-1]
     assert max(map(len, listing.splitlines())) <= 300
-
-
-def skill_call(call_id: str, **arguments: str) -> ToolCall:
-    return ToolCall(call_id, "skill", arguments, json.dumps(arguments))
 
 
 async def ask(tmp_path: Path, *steps: Message | str) -> tuple[Result, ScriptedProvider]:

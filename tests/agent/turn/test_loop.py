@@ -18,25 +18,7 @@ from agent.settings import AgentSettings
 from agent.tools.base import CallContext
 from agent.types import Message, Text, Thinking, ToolCall, ToolResult, Usage, assistant, user
 from tests.agent.props import Handmade, answers, call, calls, results, run_turn, scripted, task
-
-
-class Speaker:
-    """A provider that streams the given events."""
-
-    name = "speaker"
-
-    def __init__(self, *spoken: events.ModelEvent) -> None:
-        self._events = list(spoken)
-        self.closed_streams = 0
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[events.ModelEvent]:
-        try:
-            for event in self._events:
-                yield event
-        finally:
-            self.closed_streams += 1
-
-    async def aclose(self) -> None: ...
+from tests.agent.turn.speaker import Speaker
 
 
 class Replies(Speaker):

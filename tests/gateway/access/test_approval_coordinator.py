@@ -19,17 +19,15 @@ from agent.events import (
 )
 from agent.prompts import load_prompt
 from agent.providers.scripted import ScriptedProvider
-from agent.types import Effect, Message, ToolCall, assistant
+from agent.types import Effect, Message, assistant
 from gateway.access.approvals import ApprovalContext
-from gateway.core.approval import ApprovalPrompt, buttons_for
 from gateway.core.errors import AwaitingAnswer
 from gateway.core.markdown import escape_markdown
-from gateway.core.messages import OutboundFile, OutboundPart, Sender
-from gateway.core.question_view import approval_event
+from gateway.core.messages import Sender
 from gateway.core.records import WatchEvent
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.execution import claims, turns
-from tests.fakes.platform import Platform
+from tests.gateway.access.approvals import OWNER, Asking, change, question, seed
 from tests.gateway.parts import (
     Parts,
     accept_messages,
@@ -41,50 +39,13 @@ from tests.gateway.parts import (
     wait_until,
 )
 
-OWNER = "chat:7"
 LANE = "chat:bot:1"
-
-
-class Asking(Platform):
-    """Platform with buttons."""
-
-    def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
-        text = decided or f"{question.number} {question.title}"
-        return OutboundPart(
-            text,
-            (),
-            () if decided else buttons_for(question.nonce, approval_event(question).view.options),
-        )
-
-    def render_details(self, question: ApprovalPrompt) -> OutboundFile | None:
-        return None
-
-    async def acknowledge(self, event_id: str, sentence: str) -> None:
-        self.calls.append(("told", "", sentence))
-        self._tell()
-
-
-def change(id_: str, path: str = "a.txt", content: str = "new\n") -> ToolCall:
-    return tool_call(id_, "edit_file", path=path, old_string="old\n", new_string=content)
 
 
 def overwrite(id_: str, content: str = "new\n") -> Message:
     """Return a reply that reads a file and then replaces its whole content."""
     read = tool_call(f"r{id_}", "read_file", path="a.txt")
     return assistant("", (read, tool_call(id_, "write_file", path="a.txt", content=content)))
-
-
-async def question(parts: Parts) -> ApprovalPrompt:
-    await parts.until_stored("approval", state="open")
-    (result,) = await parts.service.list_approvals()
-    return result
-
-
-def seed(folder: Path) -> Path:
-    file = folder / "workspace" / "a.txt"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("old\n")
-    return file
 
 
 async def until(events: AsyncIterator[WatchEvent], kind: type) -> list[WatchEvent]:

@@ -11,7 +11,7 @@ from agent.approvals import Answer, FolderAccess
 from agent.types import Message, ToolCall, assistant
 from gateway.core.messages import Sender
 from gateway.store.repositories.access import grants
-from tests.gateway.access.test_approval_coordinator import OWNER, Asking, question
+from tests.gateway.access.approvals import OWNER, Asking, question
 from tests.gateway.parts import (
     Parts,
     accept_messages,

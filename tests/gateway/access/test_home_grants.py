@@ -14,7 +14,7 @@ from agent.types import ToolCall, assistant
 from gateway.access.approvals import ApprovalContext
 from gateway.core.errors import AwaitingAnswer
 from tests.agent.tools.bubblewrap import installed_bubblewrap
-from tests.gateway.access.test_approval_coordinator import OWNER, change, question, seed
+from tests.gateway.access.approvals import OWNER, change, question, seed
 from tests.gateway.parts import Parts, console_message, running
 
 

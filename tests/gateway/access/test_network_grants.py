@@ -12,7 +12,7 @@ from agent.security.policy.base import Answered
 from agent.types import assistant
 from gateway.access.approvals import ApprovalContext
 from gateway.core.errors import AwaitingAnswer
-from tests.gateway.access.test_approval_coordinator import OWNER, Asking, change, question, seed
+from tests.gateway.access.approvals import OWNER, Asking, change, question, seed
 from tests.gateway.parts import Parts, chat_message, console_message, running
 
 

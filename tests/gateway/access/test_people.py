@@ -20,7 +20,7 @@ from tests import fork_server, postgres_server
 from tests.gateway.access.other_process import OtherProcess
 from tests.gateway.connection_store import ConnectionStore
 from tests.gateway.databases import open_database
-from tests.gateway.ops.audit.test_relay import code_for
+from tests.gateway.ops.audit.pairing import code_for
 from tests.gateway.parts import Parts, accept_messages, chat_message, opened, running
 
 BOB = Sender("8", "Bob")

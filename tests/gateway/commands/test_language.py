@@ -10,7 +10,7 @@ from gateway.core.channel_events import Batch
 from gateway.core.messages import Route
 from gateway.delivery.user_language import UserLanguages
 from tests.fakes.platform import Platform
-from tests.gateway.commands.test_settings import other
+from tests.gateway.commands.people import other
 from tests.gateway.parts import answer_to, chat_message, console_message, running
 
 HANS, HANT = "zh-Hans", "zh-Hant"

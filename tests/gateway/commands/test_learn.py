@@ -16,7 +16,7 @@ from gateway.resources import Timing
 from gateway.sessions.skill_offer import MIN_CALLS
 from gateway.store.repositories.conversations import sessions
 from tests.agent.props import call, calls
-from tests.gateway.access.test_approval_coordinator import Asking
+from tests.gateway.access.approvals import Asking
 from tests.gateway.parts import (
     Parts,
     accept_messages,

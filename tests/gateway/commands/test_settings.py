@@ -7,14 +7,10 @@ from typing import Any
 from agent.providers.scripted import ScriptedProvider
 from agent.security.policy.base import MODES
 from agent.types import Message, ToolCall, assistant
-from gateway.core.messages import InboundMessage, Sender
+from tests.gateway.commands.people import other
 from tests.gateway.parts import answer_to, chat_message, console_message, running
 
 GROUP: dict[str, Any] = {"chat": "-5", "private": False}
-
-
-def other(text: str, **more: Any) -> InboundMessage:
-    return chat_message(text, sender=Sender("8"), **more)
 
 
 async def test_mode_is_shown_and_set(tmp_path: Path) -> None:

@@ -4,26 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.providers.scripted import ScriptedProvider
-from agent.types import Message, ToolCall, assistant
+from agent.types import ToolCall, assistant
 from gateway.core.messages import Sender
 from gateway.store.repositories.execution import turns
-from tests.gateway.parts import Parts, answer_to, chat_message, running
-
-
-def writing(content: str, path: str = "a.txt") -> list[Message | str]:
-    arguments = {"path": path, "content": content}
-    return [assistant("", (ToolCall("1", "write_file", arguments, ""),)), "Done."]
-
-
-async def write_contents(parts: Parts, *contents: str) -> Path:
-    """Run a turn for each content, and return the file."""
-    await answer_to(parts, chat_message("/auto"))
-    for _ in contents:
-        assert await answer_to(parts, chat_message("write")) == "Done."
-    return parts.workspace / "a.txt"
-
-
-OWNER: dict[str, Any] = {"owner": "chat:7"}
+from tests.gateway.commands.writing import OWNER, write_contents, writing
+from tests.gateway.parts import answer_to, chat_message, running
 
 
 async def test_file_changes_are_undone_and_redone(tmp_path: Path) -> None:

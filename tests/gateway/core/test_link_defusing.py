@@ -18,9 +18,6 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart
-from tests.gateway.store.repositories.test_inbox import db
-
-__all__ = ["db"]
 
 ROUTE = Route("chat", "bot", "1")
 LINK = "https://evil.example/?d=secret"

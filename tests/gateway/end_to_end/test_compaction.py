@@ -4,21 +4,15 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from agent.prompts import load_prompt
 from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
+from tests.gateway.end_to_end.summaries import is_summary
 
 SMALL = {"context": {"max_tokens": 12_000}}
 # Short enough for several messages to fit between the threshold and the end of the window, so that
 # people who write while a summary is made do not have to wait for it.
 LONG = "word " * 100
 TOLD = "They sent the same words again and again."
-
-
-def is_summary(body: Mapping[str, Any]) -> bool:
-    """Return whether the request is for a summary of its own conversation or of a transcript."""
-    is_behind = load_prompt("summarise_here") in str(body["messages"][-1]["content"])
-    return is_behind or body["messages"][0]["content"] == load_prompt("summarise")
 
 
 async def test_kill_during_a_summary_loses_nothing(

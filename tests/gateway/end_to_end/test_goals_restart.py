@@ -1,39 +1,12 @@
 """Goals across kills of the whole gateway, at each call of a model."""
 
-import json
-from collections.abc import Mapping
-from itertools import count
-from typing import Any
-
 import pytest
 
-from tests.fakes.model_mind import Mind
-from tests.fakes.model_script import ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.goal_steps import TURNS, stepping
 
-TURNS = 3
 # A turn and a check, each time.
 REQUESTS = 2 * TURNS
-
-
-def is_check(body: Mapping[str, Any]) -> bool:
-    return "You judge whether a goal is met" in json.dumps(body["messages"][0])
-
-
-def stepping(hanging: int = 0) -> Mind:
-    """Return a model that needs `TURNS` turns; request number `hanging` gets no answer."""
-    numbers = count(1)
-
-    def mind(body: Mapping[str, Any]) -> ReplyScript:
-        latency_s = 60.0 if next(numbers) == hanging else 0.0
-        if is_check(body):
-            is_met = f"step {TURNS}" in json.dumps(body["messages"][-1])
-            verdict = {"met": is_met, "evidence": "all steps", "missing": "the next step"}
-            return ReplyScript(text=json.dumps(verdict), latency_s=latency_s)
-        replies = [message for message in body["messages"] if message["role"] == "assistant"]
-        return ReplyScript(text=f"step {len(replies) + 1}", latency_s=latency_s)
-
-    return mind
 
 
 @pytest.mark.parametrize("hanging", range(1, REQUESTS + 1))

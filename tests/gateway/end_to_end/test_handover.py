@@ -13,7 +13,7 @@ from gateway.runtime.lock import AlreadyRunning
 from gateway.runtime.paths import DataDir
 from tests.fakes.model_mind import worker
 from tests.fakes.model_script import ReplyScript
-from tests.gateway.cli.console.chat.test_repl import PROMPT
+from tests.gateway.cli.console.chat.prompt import PROMPT
 from tests.gateway.cli.console.terminal import kore_agent
 from tests.gateway.end_to_end.asking import run
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess

@@ -2,10 +2,7 @@
 
 import json
 import os
-import struct
-import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,32 +11,9 @@ from tests.fakes.faults import hang, reset, status, truncated
 from tests.fakes.model_mind import echo
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.received_files import inbox, last_user_message, png
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-def png(shade: int, extra: int = 0) -> bytes:
-    """Return a PNG of a single pixel, with `extra` bytes of ignored data."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        checked = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checked)
-
-    head = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
-    dot = zlib.compress(bytes([0, shade]))
-    parts = [chunk(b"IHDR", head), chunk(b"IDAT", dot), chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts) + b"\0" * extra
-
-
-def last_user_message(gateway: GatewayProcess) -> str:
-    """Return the newest user message, as the model received it."""
-    return json.dumps(gateway.model.requests[-1].body["messages"][-1], ensure_ascii=False)
-
-
-def inbox(gateway: GatewayProcess, chat: int) -> list[Path]:
-    """Return the files received in this chat, oldest first."""
-    folder = gateway.workspace / "inbox" / "telegram" / str(chat)
-    return sorted(folder.iterdir(), key=os.path.getmtime) if folder.is_dir() else []
 
 
 async def test_photo_is_stored_in_the_inbox_and_shown_to_the_model(

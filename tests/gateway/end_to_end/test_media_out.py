@@ -4,26 +4,11 @@ import json
 
 import pytest
 
-from tests.fakes.bot_chats import Effect
 from tests.fakes.faults import hang, lost_response, status
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_media_in import last_user_message, png
-
-
-def sends(*paths: str, caption: str | None = None) -> ReplyScript:
-    arguments = {"paths": list(paths), **({"caption": caption} if caption else {})}
-    return ReplyScript(tool_calls=(Call("send_file", arguments),))
-
-
-def put(gateway: GatewayProcess, name: str, data: bytes) -> str:
-    gateway.workspace.mkdir(exist_ok=True)
-    (gateway.workspace / name).write_bytes(data)
-    return name
-
-
-def files(gateway: GatewayProcess, chat: int) -> list[Effect]:
-    return [effect for effect in gateway.effects(chat) if effect.files]
+from tests.gateway.end_to_end.received_files import last_user_message, png
+from tests.gateway.end_to_end.sent_files import files, put, sends
 
 
 async def ask(gateway: GatewayProcess, chat: int, *replies: ReplyScript | str) -> None:

@@ -7,7 +7,7 @@ import os
 from tests.fakes.faults import hang, status
 from tests.fakes.listener import Listener
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_media_in import inbox, last_user_message, png
+from tests.gateway.end_to_end.received_files import inbox, last_user_message, png
 
 
 async def test_kill_during_a_download_restarts_it(alone: GatewayProcess) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from agent.prompts import load_prompt
 from tests.fakes.model_script import ReplyScript, reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_compaction import is_summary
+from tests.gateway.end_to_end.summaries import is_summary
 
 ASKED = load_prompt("remember_now").strip()
 LONG = "word " * 100

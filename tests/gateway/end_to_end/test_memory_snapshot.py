@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.fakes.model_script import ReplyScript, reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_compaction import is_summary
+from tests.gateway.end_to_end.summaries import is_summary
 
 
 def system_prompt(gateway: GatewayProcess) -> str:

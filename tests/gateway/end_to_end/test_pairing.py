@@ -1,25 +1,16 @@
 """Pairing of a stranger over Telegram, the command line and the chat."""
 
-import re
-
 import pytest
 
 from agent.errors import KoreError
 from gateway.control.client import ControlClient
 from tests.gateway.end_to_end.asking import button, press, push, questions, wait_for_questions
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
+from tests.gateway.end_to_end.pairing_codes import code_for
 from tests.gateway.store.transactions import database_content
 
-CODE = re.compile(r"\b[A-HJ-NP-Z2-9]{4}-[A-HJ-NP-Z2-9]{4}\b")
 NOBODY = {"telegram": {"allow_from": []}, "access": {"owner": None}}
 OWNED = {"telegram": {"allow_from": []}}
-
-
-async def code_for(gateway: GatewayProcess, person: int) -> str:
-    """Return the code that this person receives."""
-    answer = (await gateway.answers_to(person, "hello?"))[-1]
-    (code,) = CODE.findall(answer)
-    return str(code)
 
 
 def database_text(gateway: GatewayProcess) -> str:

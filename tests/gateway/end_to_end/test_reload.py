@@ -8,14 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.fakes.model_script import ReplyScript
+from tests.gateway.end_to_end.config_file import change_section
 from tests.gateway.end_to_end.gateway_process import OWNER, TIMEOUT_S, GatewayProcess
-
-
-def change_section(gateway: GatewayProcess, section: str, **values: Any) -> None:
-    """Rewrite the file with other values, as an editor would."""
-    config = json.loads(gateway.config.read_text())
-    config[section] = {**config.get(section, {}), **values}
-    gateway.config.write_text(json.dumps(config))
 
 
 async def until(reached: Callable[[], Awaitable[object]], why: str) -> None:

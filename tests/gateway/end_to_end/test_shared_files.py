@@ -14,8 +14,8 @@ from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.fakes.s3 import SECRET_KEY, S3Server, s3_server
 from tests.gateway.end_to_end.gateway_process import KEY, OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_media_in import inbox, last_user_message, png
-from tests.gateway.end_to_end.test_media_out import files, put, sends
+from tests.gateway.end_to_end.received_files import inbox, last_user_message, png
+from tests.gateway.end_to_end.sent_files import files, put, sends
 
 
 @dataclass

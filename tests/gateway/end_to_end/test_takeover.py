@@ -17,7 +17,7 @@ from tests.gateway.end_to_end.asking import (
     write,
 )
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
-from tests.gateway.end_to_end.test_media_in import inbox, png
+from tests.gateway.end_to_end.received_files import inbox, png
 from tests.gateway.stored import like
 
 _EFFECTS = "effects/ran"

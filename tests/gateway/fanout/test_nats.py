@@ -15,7 +15,7 @@ from gateway.fanout.queued import LinkLost
 from tests import postgres_server
 from tests.gateway.fanout.buses import KORE_ID, joined
 from tests.gateway.parts import wait_until
-from tests.gateway.server.test_tls import Certificates, needs_openssl
+from tests.gateway.server.certificates import Certificates, needs_openssl
 from tests.nats_server import NatsServer, needs_nats
 
 needs_postgres = pytest.mark.skipif(

@@ -22,6 +22,7 @@ from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from tests.fakes.platform import Platform
 from tests.gateway import stored
+from tests.gateway.media.inboxes import Inboxes
 from tests.gateway.parts import Parts, cancel_and_wait, chat_message, opened, wait_until
 
 DATA = b"x" * 100
@@ -55,16 +56,6 @@ def downloader(
         media=MediaSection(),
         **more,
     )
-
-
-class Inboxes:
-    """Inboxes of all people in one folder."""
-
-    def __init__(self, workspace: Path) -> None:
-        self.workspace = workspace
-
-    def inbox(self, message: InboundMessage) -> Path:
-        return self.workspace / "inbox"
 
 
 async def store_messages(parts: Parts, *messages: InboundMessage) -> None:

@@ -17,8 +17,8 @@ from gateway.store.files.file_store import SharedFiles
 from gateway.store.files.folder import FolderObjects
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
-from tests.gateway.media.test_downloader import Inboxes
-from tests.gateway.media.test_uploads import sent
+from tests.gateway.media.inboxes import Inboxes
+from tests.gateway.media.outgoing import sent
 from tests.gateway.parts import chat_message, opened
 
 NAME = "report-0123456789abcdef.txt"

@@ -1,6 +1,5 @@
 """Chunked uploads of clients."""
 
-import base64
 import os
 from pathlib import Path
 
@@ -8,21 +7,8 @@ import pytest
 
 from agent.errors import KoreError
 from agent.security.taint.file_marks import is_marked
-from gateway.core.messages import Media
 from gateway.media.uploads import PART_BYTES, UnknownUpload, Uploads, is_inbox_path
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-async def sent(uploads: Uploads, name: str, data: bytes) -> Media:
-    upload = await uploads.begin(name, len(data))
-    for offset in range(0, len(data), PART_BYTES):
-        part = encoded(data[offset : offset + PART_BYTES])
-        media = await uploads.add(upload, offset, part)
-    assert media is not None
-    return media
+from tests.gateway.media.outgoing import encoded, sent
 
 
 @pytest.fixture

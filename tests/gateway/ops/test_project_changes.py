@@ -14,7 +14,7 @@ from gateway.config.sections import AgentSection, SecuritySection
 from gateway.ops.project_changes import ChangeRules, ProjectChanges
 from gateway.ops.project_files import ProjectFiles
 from gateway.store.repositories.user_data import erasure
-from tests.gateway.commands.test_undo import OWNER, write_contents, writing
+from tests.gateway.commands.writing import OWNER, write_contents, writing
 from tests.gateway.parts import Parts, answer_to, chat_message, running
 
 

@@ -14,7 +14,7 @@ from gateway.runtime.clock import SteadyClock
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from tests.fakes.gated import Gated
 from tests.fakes.platform import Platform
-from tests.gateway.access.test_approval_coordinator import (
+from tests.gateway.access.approvals import (
     OWNER,
     Asking,
     change,

@@ -24,7 +24,7 @@ from tests.gateway.server.proving import (
     opened,
 )
 from tests.gateway.server.served import Served, served
-from tests.gateway.server.test_typescript import CLIENT
+from tests.gateway.server.typescript_client import CLIENT
 from tests.node import FLAGS, node
 
 SECRET = "kore_secret-of-a-program"

@@ -14,10 +14,10 @@ import pytest
 from gateway.server.tokens import TokenFile
 from tests.fakes.model import ModelServer
 from tests.gateway.server.processes import KEY, Machine, free_port
+from tests.gateway.server.typescript_client import CLIENT
 from tests.house.typescript import FILE
 from tests.node import FLAGS, node
 
-CLIENT = FILE.with_name("protocol.mjs")
 TSC = shutil.which("tsc")
 ROUNDS = 4
 

@@ -1,7 +1,6 @@
 """Web page in a real browser, over a real server and a fake model."""
 
 import asyncio
-import base64
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from gateway.core.question_view import approval_event
 from gateway.plugins.market import make_index
 from gateway.server.web.pages import file_names, read_page_file
 from tests.fakes.model import ModelServer
-from tests.gateway.core.test_transcript_page import ATTACKS
+from tests.gateway.core.page_attacks import ATTACKS
 from tests.gateway.parts import tool_call
 from tests.gateway.server.browser import (
     IDLE,
@@ -27,14 +26,11 @@ from tests.gateway.server.browser import (
     log_in_by_token,
     say,
 )
+from tests.gateway.server.pictures import PNG
 from tests.gateway.server.processes import KEY, Machine, free_port
 from tests.gateway.server.served import served
 from tests.house.vendored import FOLDER, PACKAGES
 
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
-    "gg=="
-)
 pytestmark = NEEDS_CHROMIUM
 
 

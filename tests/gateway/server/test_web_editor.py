@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gateway.server.browser import NEEDS_CHROMIUM, api, browser_page, log_in
+from tests.gateway.server.pictures import PNG
 from tests.gateway.server.served import Served, served
-from tests.gateway.server.test_web import PNG
 
 pytestmark = NEEDS_CHROMIUM
 TEXT = ".editor .cm-content"

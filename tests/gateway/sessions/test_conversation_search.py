@@ -17,7 +17,7 @@ from gateway.store.sqlite.engine import SqliteStore
 from tests.gateway import stored
 from tests.gateway.parts import chat_message, console_message
 from tests.gateway.store import faults
-from tests.gateway.store.repositories.test_search import talk
+from tests.gateway.store.repositories.conversations import talk
 
 OWNER, EIGHT = Sender("7"), Sender("8")
 

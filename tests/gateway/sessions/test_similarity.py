@@ -25,7 +25,7 @@ from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.model import ModelServer
 from tests.gateway import stored
 from tests.gateway.parts import chat_message
-from tests.gateway.store.repositories.test_search import talk
+from tests.gateway.store.repositories.conversations import talk
 
 THEMES = (("cat", "pet", "kitten", "猫"), ("car", "vehicle", "drive"), ("tea", "drink"))
 

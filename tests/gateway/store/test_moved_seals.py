@@ -22,7 +22,7 @@ from gateway.store.sealing import mark_sealed
 from gateway.store.sqlite.rekey import rekey
 from tests import postgres_server
 from tests.gateway import stored
-from tests.gateway.store.repositories.test_tampering import ASKED, OWNER, ask, begin
+from tests.gateway.store.repositories.stored_approvals import ASKED, OWNER, ask, begin
 
 OLD, NEW = (Cipher(secrets.token_bytes(32), name) for name in ("OLD", "NEW"))
 

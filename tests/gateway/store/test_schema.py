@@ -26,7 +26,7 @@ from tests.gateway.cli.kore import kore
 from tests.gateway.store import version_83, version_85
 from tests.gateway.store.catalog import Catalog, catalog
 from tests.gateway.store.later_schema import add_migration, later_schema
-from tests.gateway.store.repositories.test_emptied_texts import READERS
+from tests.gateway.store.repositories.text_readers import READERS
 from tests.gateway.store.version_83 import live_database
 
 SCHEMAS = {"sqlite": sqlite.SCHEMA, "postgres": postgres.SCHEMA}

@@ -16,7 +16,7 @@ from gateway.core.messages import ONCE
 from gateway.resources import Timing
 from gateway.turns import command_reports
 from tests.gateway.parts import Parts, console_message, running, wait_until
-from tests.gateway.turns.test_steering import Paced, list_dir_reply
+from tests.gateway.turns.paced import Paced, list_dir_reply
 
 
 def start(*commands: str) -> Message:

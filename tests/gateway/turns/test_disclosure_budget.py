@@ -8,7 +8,7 @@ from gateway.core.messages import MessageOptions
 from gateway.turns.permissions import StoredDisclosureBudget
 from gateway.turns.prompt import is_said
 from tests.gateway.parts import chat_message, console_message, running
-from tests.gateway.turns.agents.test_subagents import task, wait_for_answers
+from tests.gateway.turns.agents.subagent_turns import task, wait_for_answers
 
 
 async def test_only_messages_of_a_person_renew_the_budget(tmp_path: Path) -> None:

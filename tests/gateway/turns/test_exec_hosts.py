@@ -24,7 +24,7 @@ from gateway.ops.audit.log import AuditLog
 from gateway.turns.permissions import CombinedPolicy, TurnPermissions
 from tests.fakes.web import WebSite
 from tests.gateway.parts import chat_message, console_message
-from tests.gateway.turns.test_permissions import Nobody
+from tests.gateway.turns.nobody import Nobody
 
 ROLES = """
 roles:

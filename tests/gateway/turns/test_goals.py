@@ -30,7 +30,7 @@ from tests.gateway.parts import (
     tool_call,
 )
 from tests.gateway.stored import read
-from tests.gateway.turns.test_steering import Paced
+from tests.gateway.turns.paced import Paced
 
 GROUP: dict[str, Any] = {"chat": "-5", "private": False}
 MET = json.dumps({"met": True, "evidence": "12 tests passed", "missing": ""})

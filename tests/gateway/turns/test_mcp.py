@@ -13,7 +13,7 @@ from agent.types import Context, Message
 from gateway.core.messages import MessageOptions
 from tests import fakes
 from tests.agent.props import call, calls
-from tests.gateway.access.test_approval_coordinator import OWNER, question
+from tests.gateway.access.approvals import OWNER, question
 from tests.gateway.parts import Parts, chat_message, console_message, load_history, running
 
 pytest.importorskip("mcp", reason="needs the extra mcp")

@@ -14,22 +14,15 @@ from agent.security.policy.base import (
     ToolRequest,
 )
 from gateway.access.approval_coordinator import ApprovalCoordinator
-from gateway.access.approvals import ApprovalContext
 from gateway.access.control import AccessControl
 from gateway.access.roles import PolicySettings, RoleRegistry
 from gateway.core.messages import InboundMessage, MessageOptions, Sender
 from gateway.turns.permissions import TurnPermissions
 from tests.gateway.parts import chat_message, console_message
+from tests.gateway.turns.nobody import Nobody
 
 HERE = Path("/w")
 EXEC = "exec"
-
-
-class Nobody:
-    """Stand-in for the approvals, since these tests ask no questions."""
-
-    def approver(self, asking: ApprovalContext) -> ApprovalContext:
-        return asking
 
 
 def rules(

@@ -11,8 +11,8 @@ from agent.providers.scripted import ScriptedProvider
 from agent.skills.catalog import SkillCatalog, SkillPaths
 from agent.types import Context, Message
 from tests.agent.props import call, calls
-from tests.agent.skills.test_skills import write
-from tests.gateway.access.test_approval_coordinator import Asking
+from tests.agent.skills.skill_files import write
+from tests.gateway.access.approvals import Asking
 from tests.gateway.parts import Parts, chat_message, running
 
 PLAIN = "---\ndescription: Makes a release.\ndisable-model-invocation: true\n---\nTag $0 now."

@@ -7,9 +7,9 @@ import pytest
 
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.end_to_end.asking import questions, seed, wait_for_questions, write
+from tests.gateway.end_to_end.config_file import change_section
 from tests.gateway.end_to_end.gateway_process import OWNER
-from tests.gateway.end_to_end.test_pairing import code_for
-from tests.gateway.end_to_end.test_reload import change_section
+from tests.gateway.end_to_end.pairing_codes import code_for
 from tests.gateway.workers.worker_group import WorkerGroup
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

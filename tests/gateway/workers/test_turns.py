@@ -12,8 +12,8 @@ from agent.events import Done, TextDelta, ToolResulted, ToolStart
 from gateway.control.client import ControlClient
 from gateway.core.records import MessageStored, SessionEvent, TurnStored
 from tests.fakes.model_script import Call, ReplyScript
-from tests.gateway.end_to_end.test_compaction import is_summary
-from tests.gateway.end_to_end.test_goals_restart import TURNS, stepping
+from tests.gateway.end_to_end.goal_steps import TURNS, stepping
+from tests.gateway.end_to_end.summaries import is_summary
 from tests.gateway.workers.worker_group import WorkerGroup
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

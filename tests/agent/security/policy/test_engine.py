@@ -27,9 +27,9 @@ from agent.security.policy.policy_file import built_in_roles, parse_policy
 from agent.security.policy.roles import Role, ToolRule
 from agent.security.shell.classifier import only_reads
 from agent.turn.tool_catalog import known_tools, tool_traits
+from tests.agent.security.policy.harmless import HARMLESS
 
 WORKSPACE = Path("/w")
-HARMLESS = Path(__file__).parents[1] / "shell" / "harmless_commands.txt"
 
 
 def request(tool: str, effect: Any = "unsafe", **plan: Any) -> ToolRequest:

@@ -11,7 +11,7 @@ from agent.security.policy.engine import PrincipalContext, RolePolicy
 from agent.security.policy.policy_file import built_in_roles
 from agent.security.shell.classifier import only_reads
 from agent.security.taint.origin import TrustedOrigins
-from tests.agent.security.policy.test_engine import HARMLESS
+from tests.agent.security.policy.harmless import HARMLESS
 
 PROJECT = Path("/project")
 NAMES = (

@@ -21,46 +21,17 @@ from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import Unconfined
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import UNTRUSTED
-from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.shell.background_process import BackgroundProcess, ProcessOrigin
-from agent.tools.shell.exec import Exec
 from agent.tools.shell.process_group import Exit
-from agent.tools.shell.process_registry import MAX_PER_SESSION, ProcessRegistry
-from agent.tools.shell.process_tool import ProcessTool
-from agent.types import ToolCall, ToolResult
+from agent.tools.shell.process_registry import MAX_PER_SESSION
+from agent.types import ToolCall
 from tests import fork_server
 from tests.agent.tools.bubblewrap import installed_bubblewrap
+from tests.agent.tools.shell.background_shell import Shell
 from tests.processes import has_ended, lasting_command, runs
 
 ROOT = Path(__file__).parents[4]
-
-
-class Shell:
-    """Both tools, called as a model calls them."""
-
-    def __init__(self, call: CallContext, sandbox: Sandbox | None = None) -> None:
-        settings = replace(ToolSettings(), sandbox=sandbox)
-        self.processes = ProcessRegistry()
-        self.exec = Exec(settings, processes=self.processes)
-        self.process = ProcessTool(settings, self.processes)
-        self.call = call
-
-    async def start(self, command: str, **args: Any) -> ToolResult:
-        result = {"command": command, "background": True, **args}
-        plan = await self.exec.plan(result, self.call)
-        return await self.exec.run(result, replace(self.call, plan=plan))
-
-    async def __call__(self, action: str, **args: Any) -> ToolResult:
-        return await self.process.run({"action": action, **args}, self.call)
-
-    async def hear(self, wanted: str, **args: Any) -> str:
-        """Return the output up to and including this text."""
-        text = ""
-        async with asyncio.timeout(30):
-            while wanted not in text:
-                text += (await self("output", wait_s=5, **args)).for_model
-        return text
 
 
 @pytest.fixture
@@ -173,7 +144,9 @@ KORE = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from tests.agent.tools.shell.test_background_process import Shell, Unconfined, installed_bubblewrap
+from agent.security.sandbox.unconfined import Unconfined
+from tests.agent.tools.bubblewrap import installed_bubblewrap
+from tests.agent.tools.shell.background_shell import Shell
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 folder = Path(sys.argv[1])
@@ -212,7 +185,9 @@ import asyncio, os, sys
 from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from tests.agent.tools.shell.test_background_process import Shell, Unconfined, installed_bubblewrap
+from agent.security.sandbox.unconfined import Unconfined
+from tests.agent.tools.bubblewrap import installed_bubblewrap
+from tests.agent.tools.shell.background_shell import Shell
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.types import ToolCall
 folder = Path(sys.argv[1])

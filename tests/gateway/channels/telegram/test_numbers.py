@@ -10,7 +10,7 @@ from gateway.channels.telegram.api.request import AiohttpRequest, Refusal, Unrea
 from gateway.channels.telegram.inbound.decode import DecodeContext
 from gateway.channels.telegram.inbound.update_batch import decode_batch, next_offset_of
 from gateway.channels.telegram.settings import Bot
-from tests.gateway.channels.telegram.inbound.test_decode import message
+from tests.gateway.channels.telegram.inbound.updates import message
 
 NUMBERS = [
     "1e400",

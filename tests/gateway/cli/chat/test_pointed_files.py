@@ -8,7 +8,7 @@ from tests import postgres_server
 from tests.fakes.model import ModelServer
 from tests.fork_server import start_piped
 from tests.gateway.cli.chat.long_task_scene import Place
-from tests.gateway.end_to_end.test_media_in import png
+from tests.gateway.end_to_end.received_files import png
 
 
 async def run(place: Place, *words: str) -> tuple[int, str]:

@@ -1,18 +1,15 @@
 """`kore agent` in a folder of a repository: workspace, relative paths, git and instructions."""
 
-import asyncio
 import json
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests import postgres_server
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
-from tests.fork_server import start_piped
 from tests.gateway.cli.chat.long_task_scene import Place
+from tests.gateway.cli.chat.starting import run, trust
 
 COMMAND = "pwd && git status --short main.py && cat ../shared.py"
 
@@ -28,23 +25,6 @@ def part(place: Place) -> Path:
     (folder / "main.py").write_text("import shared\n")
     (folder.parent / "shared.py").write_text("value = 4711\n")
     return folder
-
-
-def trust(place: Place, folder: Path) -> None:
-    config = place.home / "config.json"
-    trusted = {"security": {"trusted_folders": [str(folder)]}}
-    config.write_text(json.dumps(json.loads(config.read_text()) | trusted))
-
-
-async def run(place: Place, folder: Path, *words: str) -> tuple[int, str]:
-    """Run `kore agent -y -m look` in the folder, and return its exit code and its stderr."""
-    own = {"KORE_HOME": str(place.home), **postgres_server.environ_of(place.home)}
-    environ = {"PATH": os.environ["PATH"], "HOME": str(place.home)} | own
-    process = await start_piped(("agent", "-y", "-m", "look", *words), cwd=folder, env=environ)
-    async with asyncio.timeout(120):
-        _, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, err.decode()
 
 
 @pytest.mark.parametrize("is_chosen", [False, True], ids=["shell", "cwd"])

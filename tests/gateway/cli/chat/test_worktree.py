@@ -9,7 +9,7 @@ from tests.agent.worktrees.repositories import commit_all, create_repository, gi
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 from tests.gateway.cli.chat.long_task_scene import Place
-from tests.gateway.cli.chat.test_start_folder import run, trust
+from tests.gateway.cli.chat.starting import run, trust
 
 pytestmark = pytest.mark.programs("git")
 COMMAND = (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.cli.console.chat.test_repl import PROMPT
+from tests.gateway.cli.console.chat.prompt import PROMPT
 from tests.gateway.cli.console.terminal import kore_agent
 
 COLUMNS = 80

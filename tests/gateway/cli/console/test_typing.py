@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.memory_service import MemoryService
-from tests.gateway.cli.console.chat.test_repl import PROMPT, submissions
+from tests.gateway.cli.console.chat.prompt import PROMPT, submissions
 from tests.gateway.cli.console.terminal import kore_agent
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

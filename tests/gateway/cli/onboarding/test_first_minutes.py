@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.console.terminal import Terminal, kore_there
-from tests.gateway.cli.verbs.test_channel import code_in, config, surroundings
+from tests.gateway.cli.verbs.channel_setup import code_in, config, surroundings
 
 KEY = "sk-typed-canary-77"
 OTHER = "another OpenAI-compatible server"

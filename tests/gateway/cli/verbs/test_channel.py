@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -11,21 +10,12 @@ import pytest
 
 from gateway.control.client import ControlClient
 from tests.fakes.bot_api import TOKEN, BotApi
-from tests.gateway.cli.console.terminal import Terminal, kore_there
+from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import kore
+from tests.gateway.cli.verbs.channel_setup import CODE, code_in, config, surroundings
 
 VARIABLE = "TELEGRAM_BOT_TOKEN"
 SECRET = TOKEN.partition(":")[2]
-CODE = re.compile(r"\?start=([A-Za-z0-9_-]+)")
-
-
-def surroundings(api: BotApi, **more: str) -> dict[str, str]:
-    place = {
-        "KORE_TELEGRAM_BASE_URL": api.url,
-        "KORE_AGENT_MODEL": "offline/echo",
-        "KORE_HTTP_PORT": "0",
-    }
-    return {**place, "PYTHONUTF8": "1", **more}
 
 
 async def ran(
@@ -37,18 +27,6 @@ async def ran(
     )
     assert SECRET not in result.stdout + result.stderr
     return result
-
-
-async def code_in(terminal: Terminal) -> str:
-    await terminal.see("?start=")
-    await terminal.see("Valid for one")
-    return CODE.findall(terminal.text)[-1]
-
-
-def config(home: Path) -> dict[str, object]:
-    content = json.loads((home / "config.json").read_text())
-    assert isinstance(content, dict)
-    return content
 
 
 async def test_typed_token_is_checked_stored_separately_and_never_shown(

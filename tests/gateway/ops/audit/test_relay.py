@@ -11,7 +11,7 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.audit import AuditEntry
 from agent.types import ToolCall, assistant
 from gateway.core.approval import ApprovalPrompt
-from gateway.core.messages import OutboundFile, OutboundPart, Sender
+from gateway.core.messages import OutboundFile, OutboundPart
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.pending import forget_notes, leave_note, waiting_notes
 from gateway.ops.audit.relay import AuditRelay
@@ -23,9 +23,8 @@ from gateway.store.sqlite.engine import SqliteStore
 from tests.fakes.platform import Platform
 from tests.fakes.rehearsing_store import RehearsingStore
 from tests.gateway.cli.kore import kore
-from tests.gateway.parts import Parts, accept_messages, chat_message, running
-
-CODE = re.compile(r"[A-Z2-9]{4}-[A-Z2-9]{4}")
+from tests.gateway.ops.audit.pairing import code_for
+from tests.gateway.parts import accept_messages, chat_message, running
 
 
 def audit_notes(folder: Path) -> list[tuple[str, bool, str, Any]]:
@@ -33,13 +32,6 @@ def audit_notes(folder: Path) -> list[tuple[str, bool, str, Any]]:
         (entry["tool"], entry["allowed"], entry["reason"], entry["params"])
         for entry in entries(folder / "audit")
     ]
-
-
-async def code_for(parts: Parts, person: str) -> str:
-    await accept_messages(parts, chat_message("hello?", person, sender=Sender(person, "Bob")))
-    (reply,) = await parts.platform.answers(person, 1)
-    (code,) = CODE.findall(reply)
-    return str(code)
 
 
 async def test_pairing_decisions_are_audited(tmp_path: Path) -> None:

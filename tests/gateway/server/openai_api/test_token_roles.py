@@ -22,7 +22,7 @@ from gateway.server import revocation
 from gateway.server.tokens import TokenFile
 from gateway.sessions import token_room
 from tests.fakes.gated import Gated
-from tests.gateway.access.test_approval_coordinator import Asking, change
+from tests.gateway.access.approvals import Asking, change
 from tests.gateway.parts import accept_messages, chat_message, tool_call
 from tests.gateway.server.openai_api.clients import says
 from tests.gateway.server.proving import is_let_in, log_in

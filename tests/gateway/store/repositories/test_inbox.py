@@ -1,46 +1,29 @@
-import itertools
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import pytest
-
-from agent.types import Message, user
-from gateway.commands import is_command
 from gateway.core.channel_events import Undecoded
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage
 from gateway.store.conditions import WAITING
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.delivery import inbox, undecoded_updates
 from gateway.store.repositories.delivery.inbox import LANE_LIMIT, InboxBatch, InboxEntry
-from gateway.store.repositories.execution import claims, turns
+from gateway.store.repositories.execution import claims
 from gateway.store.repositories.execution.claims import (
     CommandClaim,
     SessionBusy,
     TurnClaim,
     suspect_groups,
 )
-from gateway.store.repositories.execution.turns import FinishedTurn
 from gateway.turns.prompt import build_user_message
-from tests.gateway.store.transactions import open_transaction
+from tests.gateway.store.repositories.claims import (
+    LANE,
+    claim,
+    claim_turn,
+    finish,
+    message_in,
+    take,
+)
 from tests.postgres_server import engine
-
-LANE = "chat:bot:1"
-_numbers = itertools.count(1)
-
-
-@pytest.fixture
-def db(tmp_path: Path) -> Iterator[Transaction]:
-    with open_transaction(tmp_path / "kore.db") as tx:
-        yield tx
-
-
-def message_in(text: str, chat: str = "1", **more: Any) -> InboundMessage:
-    number = next(_numbers)
-    fields = {"event_id": f"{chat}:{number}", "message_id": str(number), **more}
-    return InboundMessage("chat", "bot", chat, Sender("7"), content=text, received_at=1.0, **fields)
 
 
 def edit(original: InboundMessage, text: str, date: int) -> InboundMessage:
@@ -53,28 +36,8 @@ def edit(original: InboundMessage, text: str, date: int) -> InboundMessage:
     )
 
 
-def take(db: Transaction, *messages: InboundMessage, dead: str | None = None) -> set[str]:
-    entries = [InboxEntry(message, dead) for message in messages]
-    return inbox.accept(db, InboxBatch("chat", "bot", 5.0), entries)
-
-
-def claim(db: Transaction, lane: str = LANE) -> TurnClaim | CommandClaim | SessionBusy | None:
-    return claims.claim(db, lane, 6.0, is_command, build_user_message)
-
-
-def claim_turn(db: Transaction, lane: str = LANE) -> TurnClaim:
-    turn_claim = claim(db, lane)
-    assert isinstance(turn_claim, TurnClaim)
-    return turn_claim
-
-
 def texts(found: TurnClaim) -> list[str]:
     return [message.content for message in found.messages]
-
-
-def finish(db: Transaction, found: TurnClaim) -> None:
-    outcome = FinishedTurn([Message("assistant", user("done").content)], [])
-    turns.finish(db, found.turn, found.session, outcome, 7.0)
 
 
 def test_only_lanes_with_new_work_are_named(db: Transaction) -> None:

@@ -2,9 +2,6 @@ from gateway.core.messages import Entity, OutboundFile, OutboundPart, Route
 from gateway.store.port import Transaction
 from gateway.store.repositories.delivery import outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply, PendingPart, PreviewRow
-from tests.gateway.store.repositories.test_inbox import db
-
-__all__ = ["db"]
 
 ROUTE = Route("chat", "bot", "-5", "12")
 LANE = ROUTE.lane

@@ -7,9 +7,6 @@ from gateway.store.repositories.delivery import inbox, pending_media
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.execution import claims
 from tests.gateway.parts import chat_message
-from tests.gateway.store.repositories.test_inbox import db
-
-__all__ = ["db"]
 
 AWAITED = Media("photo", remote="r1", unique="u1")
 

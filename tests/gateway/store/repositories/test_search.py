@@ -9,18 +9,10 @@ from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import search, session_admin, sessions
 from gateway.store.repositories.conversations.search import CHUNK, Scope
 from gateway.store.repositories.conversations.session_admin import SessionOwner
-from tests.gateway.store.repositories.test_inbox import db
+from tests.gateway.store.repositories.conversations import talk
 from tests.gateway.store.transactions import open_transaction
 
-__all__ = ["db"]
 ALL = Scope()
-
-
-def talk(db: Transaction, *texts: str, principal: str = "chat:7", home: str = "chat:bot:1") -> str:
-    session = sessions.create_session(db, principal, 1.0)
-    db.run("UPDATE session SET home_lane = ? WHERE id = ?", (home, session))
-    sessions.append_messages(db, session, None, [user(text) for text in texts], 2.0)
-    return session
 
 
 def snippets(db: Transaction, words: str, scope: Scope = ALL) -> list[str]:

@@ -14,9 +14,7 @@ from gateway.store.repositories.execution import claims, windows
 from gateway.store.repositories.execution.claims import CommandClaim, TurnClaim
 from gateway.turns.prompt import build_user_message
 from tests.gateway.parts import chat_message
-from tests.gateway.store.repositories.test_inbox import db
 
-__all__ = ["db"]
 OWNER = SessionOwner("chat:7", "chat:bot:1")
 LANE = "chat:bot:1"
 

@@ -8,9 +8,6 @@ from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.execution import windows
 from gateway.turns.prompt import build_user_message
 from tests.gateway.parts import chat_message
-from tests.gateway.store.repositories.test_inbox import db
-
-__all__ = ["db"]
 
 
 def test_sessions_created_in_one_second_have_different_ids(db: Transaction) -> None:

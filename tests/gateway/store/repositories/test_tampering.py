@@ -1,24 +1,19 @@
 """Rejection of rows changed with the database's password but without the key."""
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent.approvals import ApprovalRequest
 from agent.security.policy.base import Answered
 from agent.security.taint.taint import BOTH, PRIVATE
-from agent.types import ToolCall, ToolResult, assistant, user
-from gateway.core.approval import ApprovalPrompt
+from agent.types import ToolResult, user
 from gateway.core.messages import Button, InboundMessage, Media, OutboundPart
-from gateway.store.cipher import Cipher
 from gateway.store.errors import SealBroken
 from gateway.store.port import Transaction
 from gateway.store.repositories import jobs
 from gateway.store.repositories.access import approvals, grants, members
-from gateway.store.repositories.access.approvals import ApprovalKey
 from gateway.store.repositories.access.members import ANYBODY, Person
 from gateway.store.repositories.conversations import search, session_admin, sessions
 from gateway.store.repositories.conversations.search import Scope
@@ -31,24 +26,21 @@ from gateway.store.repositories.execution.claims import TurnClaim
 from gateway.store.repositories.jobs import Job
 from tests.gateway import stored
 from tests.gateway.parts import chat_message
-from tests.gateway.store.repositories.test_subagent_tasks import launched
+from tests.gateway.store.repositories.launches import launched
+from tests.gateway.store.repositories.stored_approvals import (
+    ASKED,
+    CALL,
+    CIPHER,
+    EVE,
+    OWNER,
+    ask,
+    begin,
+)
 from tests.gateway.store.transactions import (
     OpenServerTransaction,
     OpenTransaction,
     open_transaction,
 )
-
-CIPHER = Cipher(secrets.token_bytes(32), "KORE_STORE_KEY")
-ASKED = chat_message("hi", event_id="1:1", message_id="1")
-CALL = ToolCall("c1", "exec", {"command": "ls"}, '{"command": "ls"}')
-OWNER, EVE = Person("telegram", "main", "1", "Ann"), Person("telegram", "main", "2", "Eve")
-
-
-@pytest.fixture(params=[CIPHER, None], ids=["sealed", "plain"])
-def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Transaction]:
-    """Open a store with a key, and a store without a key."""
-    with open_transaction(tmp_path / "kore.db", cipher=request.param) as tx:
-        yield tx
 
 
 @pytest.fixture
@@ -57,37 +49,11 @@ def tx(tmp_path: Path) -> Iterator[OpenTransaction | OpenServerTransaction]:
         yield tx
 
 
-def begin(tx: Transaction) -> TurnClaim:
-    """Claim a turn with a planned call."""
-    inbox.accept(
-        tx, InboxBatch(ASKED.channel, ASKED.account, 1.0, {"offset": "5"}), [InboxEntry(ASKED)]
-    )
-    claim = claims.claim(
-        tx, ASKED.session_key, 1.0, lambda _: False, lambda m, _: user(m[-1].content)
-    )
-    assert isinstance(claim, TurnClaim)
-    turns.add_reply(
-        tx, claim.turn, claim.session, [assistant("I call", (CALL,))], {"c1": "unsafe"}, 1.0
-    )
-    return claim
-
-
-def ask(tx: Transaction, claim: TurnClaim) -> tuple[ApprovalKey, ApprovalPrompt]:
-    key = ApprovalKey(claim.turn, "c1", claim.session, ASKED.principal, "shown", "bound")
-    question = ApprovalPrompt(
-        nonce="n1",
-        number=0,
-        title="exec ls",
-        request=ApprovalRequest("exec", {"command": "ls"}, "why"),
-        lane=ASKED.session_key,
-        session=claim.session,
-        asker=ASKED.principal,
-        principal=ASKED.principal,
-        route=ASKED.route,
-        asked_at=1.0,
-        expires_at=9.0,
-    )
-    return key, approvals.open_approval(tx, key, question)
+@pytest.fixture(params=[CIPHER, None], ids=["sealed", "plain"])
+def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Transaction]:
+    """Open a store with a key, and a store without a key."""
+    with open_transaction(tmp_path / "kore.db", cipher=request.param) as tx:
+        yield tx
 
 
 def test_approval_of_another_version_is_asked_again(tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ from gateway.core.transcript import read
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import choices, session_admin, sessions, transcripts
 from gateway.store.repositories.conversations.session_admin import SessionOwner
-from tests.gateway.store.repositories.test_inbox import db
 
-__all__ = ["db"]
 OWNER = SessionOwner("cli:0")
 CALL = ToolCall("c1", "look", {"at": "Zürich"}, '{"at":  "Zürich"}')
 TALK = [

@@ -15,17 +15,14 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 from gateway.store.repositories.execution import claims, turns, windows
 from gateway.store.repositories.execution.claims import CommandClaim
-from tests.gateway.store.repositories.test_inbox import (
+from tests.gateway.store.repositories.claims import (
     LANE,
     claim,
     claim_turn,
-    db,
     finish,
     message_in,
     take,
 )
-
-__all__ = ["db"]
 
 EFFECTS: dict[str, Effect] = {"1": "read", "2": "idempotent", "3": "unsafe", "4": "unsafe"}
 CALLS = tuple(ToolCall(id_, f"tool{id_}", {}, "{}") for id_ in EFFECTS)

@@ -18,7 +18,7 @@ from tests.gateway.parts import (
     running,
     wait_until,
 )
-from tests.gateway.turns.agents.test_subagents import (
+from tests.gateway.turns.agents.subagent_turns import (
     peoples_sessions,
     states,
     task,

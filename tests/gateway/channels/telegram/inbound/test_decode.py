@@ -16,24 +16,10 @@ from gateway.channels.telegram.inbound.decode import (
 from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.channels.telegram.settings import Bot
 from gateway.core.messages import InboundMessage
+from tests.gateway.channels.telegram.inbound.updates import ADA, message
 
 BOT = Bot(42, "KoreBot")
 HERE = DecodeContext(BOT, "42", ChatSettingsIndex())
-ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L"}
-
-
-def message(
-    text: str | None = "hi", *, chat: int = 7, author: dict[str, Any] = ADA, **fields: Any
-) -> dict[str, Any]:
-    kind = "private" if chat > 0 else "supergroup"
-    body = {
-        "message_id": 5,
-        "date": 1_700_000_000,
-        "chat": {"id": chat, "type": kind},
-        "from": author,
-        **fields,
-    }
-    return body if text is None else {**body, "text": text}
 
 
 def read(body: dict[str, Any], kind: str = "message") -> InboundMessage | None:

@@ -15,7 +15,7 @@ from gateway.channels.telegram.outbound.render import (
 from gateway.channels.telegram.outbound.split import MAX_UNITS
 from gateway.channels.telegram.utf16 import units
 from gateway.core.messages import OutboundPart
-from tests.gateway.channels.telegram.outbound.test_split import check
+from tests.gateway.channels.telegram.outbound.pages import check
 
 PIECES = st.sampled_from(
     [

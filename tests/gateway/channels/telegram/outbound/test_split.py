@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.channels.telegram.outbound.split import MAX_UNITS, split
 from gateway.channels.telegram.utf16 import breaks_at, is_blank, units
 from gateway.core.messages import Entity, OutboundPart
-from tests.fakes.bot_text import check_entities, check_text
+from tests.gateway.channels.telegram.outbound.pages import check
 
 FAMILY = "👨‍👩‍👧‍👦"
 ALPHABET = st.sampled_from(
@@ -43,18 +43,6 @@ def in_order(text: str, parts: tuple[OutboundPart, ...]) -> list[int]:
         at = start + len(part.text)
     assert is_blank(text[at:]), f"lost {text[at:]!r}"
     return starts
-
-
-def check(part: OutboundPart, limit: int = MAX_UNITS) -> None:
-    check_text(part.text)
-    assert units(part.text) <= limit
-    check_entities(
-        part.text,
-        [
-            {"type": e.type, "offset": e.offset, "length": e.length, **e.extra}
-            for e in part.entities
-        ],
-    )
 
 
 @given(TEXT, st.integers(min_value=12, max_value=80))

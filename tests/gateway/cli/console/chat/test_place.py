@@ -9,9 +9,9 @@ from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.core.messages import MessageOptions
 from gateway.core.session_folder import SessionFolder
 from tests.fakes.memory_service import MemoryService
-from tests.gateway.cli.console.terminal import Terminal, kore_agent, kore_there
+from tests.gateway.cli.console.chat.prompt import PROMPT, say_hello
+from tests.gateway.cli.console.terminal import kore_agent, kore_there
 
-PROMPT = "›"
 ENVIRON = {"KORE_AGENT_START_IN": "project"}
 
 
@@ -33,14 +33,6 @@ async def begin_session(owner: MemoryService, folder: Path) -> str:
     principal = builder.build("").principal
     stored.info = replace(stored.info, principal=principal, name="the earlier one")
     return session
-
-
-async def say_hello(terminal: Terminal, owner: MemoryService) -> SessionFolder | None:
-    """Send a message and return the folder that it names."""
-    await terminal.see(PROMPT)
-    terminal.type("hello\r")
-    await terminal.see("echo: hello")
-    return owner.submitted[-1].options.folder
 
 
 @pytest.mark.parametrize(("key", "index"), [("a", 0), ("", 0), ("b", 1)])

@@ -15,16 +15,8 @@ from gateway.control.server import ControlServer
 from gateway.core.messages import MessageOptions
 from gateway.core.turn_choice import PLAN_CHOICES
 from tests.fakes.memory_service import MemoryService
-from tests.gateway.cli.console.terminal import DEADLINE_S, kore_agent
-
-PROMPT = "›"
-
-
-async def submissions(owner: MemoryService, count: int) -> list[str]:
-    async with asyncio.timeout(DEADLINE_S):
-        while len(owner.submitted) < count:
-            await asyncio.sleep(0.01)
-    return [message.content for message in owner.submitted]
+from tests.gateway.cli.console.chat.prompt import PROMPT, submissions
+from tests.gateway.cli.console.terminal import kore_agent
 
 
 async def test_conversation_runs_from_greeting_to_exit(owner: MemoryService, home: Path) -> None:

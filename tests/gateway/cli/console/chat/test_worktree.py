@@ -7,7 +7,7 @@ import pytest
 from gateway.core.session_folder import SessionFolder
 from tests.agent.worktrees.repositories import commit_all, create_repository, git
 from tests.fakes.memory_service import MemoryService
-from tests.gateway.cli.console.chat.test_place import PROMPT, say_hello
+from tests.gateway.cli.console.chat.prompt import PROMPT, say_hello
 from tests.gateway.cli.console.terminal import kore_agent
 
 pytestmark = pytest.mark.programs("git")

@@ -7,7 +7,7 @@ from gateway.config.folder_trust import digest, is_trusted, remember
 from gateway.config.json_files.jsonc import read
 from tests.gateway.cli.console.terminal import kore_there
 from tests.gateway.cli.kore import kore
-from tests.gateway.config.test_foreign_formats import DESIGN, REAL
+from tests.gateway.config.foreign_files import DESIGN, REAL
 
 
 @pytest.fixture
