@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -224,19 +223,15 @@ def test_names_cover_all_files_and_expand_top_folders(home: Path) -> None:
     assert names[-1].startswith("… (+")
 
 
-def test_home_of_30_000_files_is_scanned_in_time(home: Path) -> None:
+def test_home_of_30_000_files_is_scanned_completely(home: Path) -> None:
     for number in range(1500):
         folder = home / f".local/lib/python3.11/site-packages/p{number // 10}/m{number % 10}"
         folder.mkdir(parents=True)
         for name in range(20):
             (folder / f"{name}.py").touch()
-    before = time.thread_time()
     settings = scan(home)
-    took_s = time.thread_time() - before
     assert settings.unbound is None
     assert settings.names == (".local/lib/python3.11/site-packages/* (30,000)",)
-    # It takes 0.1 s; the bound is for slow machines.
-    assert took_s < 0.5
 
 
 async def plan_of(tool: Exec, call: CallContext, command: str) -> tuple[object, ...]:
