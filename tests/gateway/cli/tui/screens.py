@@ -14,7 +14,7 @@ from gateway.cli.tui.session_tab import SessionTab
 from gateway.cli.tui.tab_conversation import TabStart
 from gateway.control.service import Service
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @dataclass(frozen=True)
