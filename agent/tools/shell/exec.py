@@ -423,12 +423,17 @@ class Exec:
             return {}
         if not call.owner:
             raise ToolError("Only the owner's conversations can ask for network access.")
-        if args.get("background") is True:
-            raise ToolError(
-                "network cannot be combined with background: run it without background."
-            )
         writable = self._commands.changeable_folders(call)
-        return wanted_hosts(words, call.hosts, self._settings.own_services, writable)
+        hosts = wanted_hosts(words, call.hosts, self._settings.own_services, writable)
+        if args.get("background") is True:
+            for name, service in hosts.items():
+                # Data could leave as long as the command runs.
+                if service is None or service.is_engine:
+                    raise ToolError(
+                        f"A command in the background cannot ask for {name}, only for services such"
+                        " as 127.0.0.1:5432: run it without background."
+                    )
+        return hosts
 
     def _outside_reason(self, args: Mapping[str, Any], call: CallContext) -> str | None:
         """Return the reason to run the command outside of the sandbox.

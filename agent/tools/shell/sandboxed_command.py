@@ -474,15 +474,16 @@ class SandboxedCommands:
         """Return the hosts that it may reach: any without a sandbox.
 
         Local services count as hosts. In a sandbox, a read-only command reaches none, and a
-        background command only configured services through which no data leaves.
+        background command only services through which no data leaves.
         """
         if not self.holds(line):
             return ("anywhere",)
         if line.read_only:
             return ()
         if line.background:
-            services = split_services(self._settled_services(line))[1]
-            return tuple(str(service) for service in services if not service.is_engine)
+            services = split_services((*self._settled_services(line), *line.network))[1]
+            names = (str(service) for service in services if not service.is_engine)
+            return tuple(dict.fromkeys(names))
         return tuple(dict.fromkeys([*self._settled_hosts(line), *line.network]))
 
     def reaches_hosts(self, line: CommandLine) -> bool:

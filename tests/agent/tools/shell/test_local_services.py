@@ -345,6 +345,28 @@ async def test_background_command_reaches_services_of_the_settings(
     assert output.taint == {"untrusted"}
 
 
+async def test_background_command_reaches_a_granted_service(
+    box: Bubblewrap, call: CallContext, echo: EchoServer
+) -> None:
+    """Other commands of the conversation do not, and hosts and engines cannot be asked for."""
+    exec_ = tool(box)
+    command = f"{CLIENT} 127.0.0.1 {echo.port}; sleep 600"
+    args = {"command": command, "background": True, "network": echo.service}
+    plan = await exec_.plan(args, call)
+    assert (plan.network, plan.hosts) == ((echo.service,), (echo.service,))
+    text = (await run(exec_, call, command, background=True, network=echo.service)).for_model
+    process = ProcessTool(ToolSettings(), exec_.processes)
+    async with asyncio.timeout(30):
+        while "heard hello" not in text:
+            text += (await process.run({"action": "output", "wait_s": 1}, call)).for_model
+    other = await run(exec_, call, f"{CLIENT} 127.0.0.1 {echo.port} 2>&1")
+    await exec_.aclose()
+    assert "ConnectionRefusedError" in other.for_model
+    for name in ("example.org", "127.0.0.1:2375", f"{echo.service} example.org"):
+        with pytest.raises(ToolError, match="in the background cannot ask for"):
+            await exec_.plan({**args, "network": name}, call)
+
+
 async def test_real_postgresql_answers(box: Bubblewrap, call: CallContext) -> None:
     if (folder := programs()) is None:
         pytest.skip("PostgreSQL is not installed")
