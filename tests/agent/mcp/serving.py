@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.agent import Agent
 from agent.approvals import ApprovalRequest
-from agent.mcp.servers import McpServers
+from agent.mcp.servers import FIRST_LISTING_TIMEOUT_S, McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.providers.scripted import ScriptedProvider
 from agent.settings import ToolSettings
@@ -24,9 +24,17 @@ def stand_in(*behaviours: str, name: str = "s", **settings: object) -> McpServer
 
 
 @asynccontextmanager
-async def serving(folder: Path, *servers: McpServerSettings) -> AsyncIterator[McpServers]:
+async def serving(
+    folder: Path,
+    *servers: McpServerSettings,
+    first_listing_timeout_s: float = FIRST_LISTING_TIMEOUT_S,
+) -> AsyncIterator[McpServers]:
     """Run these servers while the context is open."""
-    running = McpServers(McpSettings(servers, folder), ToolSettings())
+    running = McpServers(
+        McpSettings(servers, folder),
+        ToolSettings(),
+        first_listing_timeout_s=first_listing_timeout_s,
+    )
     try:
         yield running
     finally:

@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -223,14 +223,24 @@ async def test_tool_changed_since_the_last_start_is_not_called(tmp_path: Path) -
     assert "Not allowed" in tool_message(result) or "nobody" in tool_message(result)
 
 
-async def test_silent_server_delays_only_the_first_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with serving(tmp_path, stand_in("silent", start_timeout_s=3600)) as servers:
-        monkeypatch.setattr("agent.mcp.servers.FIRST_LISTING_TIMEOUT_S", 0.1)
+async def test_silent_server_delays_a_turn_for_a_short_time(tmp_path: Path) -> None:
+    silent = stand_in("silent", start_timeout_s=3600)
+    async with serving(tmp_path, silent, first_listing_timeout_s=0.1) as servers:
         await servers.load()
-        monkeypatch.setattr("agent.mcp.servers.FIRST_LISTING_TIMEOUT_S", 3600)
+        assert servers.starting() == ["s"]
+
+
+async def test_silent_server_delays_only_the_first_turn(tmp_path: Path) -> None:
+    silent = stand_in("silent", start_timeout_s=3600)
+    async with serving(tmp_path, silent, first_listing_timeout_s=3600) as servers:
+        first_turn = asyncio.create_task(servers.load())
+        async with asyncio.timeout(30):
+            while not servers.starting():
+                await asyncio.sleep(0.005)
         assert await servers.load() == []
+        first_turn.cancel()
+        with suppress(asyncio.CancelledError):
+            await first_turn
 
 
 async def test_listing_that_changes_while_read_is_read_again(tmp_path: Path) -> None:
