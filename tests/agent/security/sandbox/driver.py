@@ -197,7 +197,13 @@ def way_out(order: dict[str, Any]) -> Way | None:
 
 
 async def attempt(
-    box: Sandbox, bait: Bait, lines: list[str], way: Way | None, *, read_only: bool | None = None
+    box: Sandbox,
+    bait: Bait,
+    lines: list[str],
+    way: Way | None,
+    *,
+    read_only: bool | None = None,
+    linger_s: float = LINGER_S,
 ) -> list[str]:
     """Return the traces of lines run one after another; "unfinished" if some did not run."""
     workspace = Path(tempfile.mkdtemp(prefix="workspace-", dir=bait.base))
@@ -220,15 +226,15 @@ async def attempt(
         traces.append("the workspace was changed")
     if not output.endswith(b"all-done\n"):
         traces.append("unfinished")
-    if left := await _processes_left(mark):
+    if left := await _processes_left(mark, linger_s):
         traces.append(f"processes were left: {left}")
     return traces
 
 
-async def _processes_left(mark: str) -> list[str]:
-    """Return the processes that have carried a script's mark in environment or command line for
-    long."""
-    deadline = time.monotonic() + LINGER_S
+async def _processes_left(mark: str, linger_s: float = LINGER_S) -> list[str]:
+    """Return the processes that carry a script's mark in environment or command line for longer
+    than `linger_s`."""
+    deadline = time.monotonic() + linger_s
     while True:
         left = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -255,14 +261,14 @@ async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
     box = sandbox(order["name"], order.get("abi"))
     folder, lines = Path(order["folder"]), order["lines"]
     batches = [lines[n : n + BATCH] for n in range(0, len(lines), BATCH)]
-    reads = order.get("read_only")
+    options = {name: order[name] for name in ("read_only", "linger_s") if name in order}
     gate, suspects = asyncio.Semaphore(AT_ONCE), []
 
     async def run_batch(batch: list[str]) -> None:
         async with gate:
             with ExitStack() as stack:
                 bait = Bait(folder, stack)
-                if await attempt(box, bait, batch, way_out(order), read_only=reads):
+                if await attempt(box, bait, batch, way_out(order), **options):
                     suspects.extend(batch)
 
     await asyncio.gather(*map(run_batch, batches))
@@ -270,7 +276,7 @@ async def main(order: dict[str, Any]) -> list[tuple[str, list[str]]]:
     for line in suspects:
         with ExitStack() as stack:
             bait = Bait(folder, stack)
-            texts = await attempt(box, bait, [line], way_out(order), read_only=reads)
+            texts = await attempt(box, bait, [line], way_out(order), **options)
             # A line that runs alone may end its own shell.
             if texts := [trace for trace in texts if trace != "unfinished"]:
                 guilty.append((line, texts))

@@ -210,7 +210,8 @@ def test_escapes_are_detected_without_a_sandbox(place: Path) -> None:
             "processes were left"
         ),
     }
-    traces_by_line = dict(escapes(place, USERS[-1], name="none", lines=[*lines, "echo harmless"]))
+    order = {"name": "none", "lines": [*lines, "echo harmless"], "linger_s": 0.2}
+    traces_by_line = dict(escapes(place, USERS[-1], **order))
     assert set(traces_by_line) == set(lines)
     for line, trace in lines.items():
         assert any(found_trace.startswith(trace) for found_trace in traces_by_line[line]), (
