@@ -1,7 +1,7 @@
 """`/build`: carry out the plan from plan mode, or continue planning."""
 
 from agent.i18n import t
-from agent.prompts import load_prompt, render_prompt
+from agent.prompts import load_prompt
 from gateway.commands.declaration import PERMISSIONS, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.commands.sessions import scope_of
@@ -63,10 +63,8 @@ def answer_build(call: CommandCall, tx: Transaction) -> str:
     session = _fresh_session(call, tx, source) if choice.is_fresh else source
     by = {"who": call.message.principal, "chat": call.message.session_key}
     choose_mode(tx, session, mode, current, by, call.now)
-    if choice.is_fresh:
-        begin_turn(call, tx, session, render_prompt("carry_out_fresh", plan=plan.text))
-    else:
-        begin_turn(call, tx, session, load_prompt("carry_out_plan"))
+    handed_over = plan.text if choice.is_fresh else None
+    begin_turn(call, tx, session, load_prompt("carry_out_plan"), handed_over)
     meaning = mode_meaning(mode)
     if choice.is_fresh:
         return t(

@@ -9,9 +9,13 @@ from gateway.store.repositories.delivery import inbox
 from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 
 
-def begin_turn(call: CommandCall, tx: Transaction, session: str, text: str) -> None:
+def begin_turn(
+    call: CommandCall, tx: Transaction, session: str, text: str, plan: str | None = None
+) -> None:
     """Send a message in the name of the person who called the command, to be handled after the
     command.
+
+    The model reads the `plan` as text of a model, and not as words of the person.
     """
     message = call.message
     begin = message.derive(
@@ -20,7 +24,9 @@ def begin_turn(call: CommandCall, tx: Transaction, session: str, text: str) -> N
         text.strip(),
         call.now,
         # The conversation's mode counts, not the initial mode of the person's screen.
-        options=replace(message.options.lasting, mode=None, auto=False, full_access=None),
+        options=replace(
+            message.options.lasting, mode=None, auto=False, full_access=None, plan=plan
+        ),
     )
     begin = session_folders.in_folder_of(tx, session, begin)
     inbox.accept(tx, InboxBatch(message.channel, message.account, call.now), [InboxEntry(begin)])

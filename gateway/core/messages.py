@@ -100,7 +100,7 @@ _PLAIN_OPTIONS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(
         (
             *("model", "effort", "mode", "mode_limit", "queue", "cwd", "start_folder", "session"),
-            "full_access",
+            *("full_access", "plan"),
         ),
         (str,),
     ),
@@ -126,7 +126,8 @@ class MessageOptions:
     Added by Kore to a job, a goal or a report: the `session` it belongs to, its `taint`, whether
     the model has written a job (`by_model`), and the other `speakers` of a report. Added to a
     message without a folder: the folder of its session (`in_session_folder`), which no terminal
-    describes.
+    describes. Added to the message that begins to carry out the plan of another conversation: the
+    `plan`, which a model wrote.
     """
 
     model: str | None = None
@@ -152,6 +153,7 @@ class MessageOptions:
     by_model: bool = False
     in_session_folder: bool = False
     speakers: tuple[Sender, ...] = ()
+    plan: str | None = None
 
     @property
     def folder(self) -> SessionFolder | None:
@@ -169,7 +171,7 @@ class MessageOptions:
     @property
     def lasting(self) -> "MessageOptions":
         """Return the sender's choices for all later messages, without those for this one."""
-        return replace(self, queue=None, project=None, run=())
+        return replace(self, queue=None, project=None, run=(), plan=None)
 
     def queue_mode(self, choice: QueueMode | None, default: QueueMode) -> QueueMode:
         """Return the queue mode of a message with these options that arrives during a turn.

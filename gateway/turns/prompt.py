@@ -67,6 +67,8 @@ def build_user_message(
     if last.job is not None:
         facts.append(f"scheduled job {last.job}: nobody is there to answer or to allow anything")
     reports = [message.content for message in messages if _is_from_kore(message)]
+    plans = (message.options.plan for message in messages)
+    reports += [render_prompt("plan_to_carry_out", plan=plan) for plan in plans if plan]
     if any(message.kind == "goal" for message in messages):
         reports.append(load_prompt("goal_begin"))
     return compose_prompt(

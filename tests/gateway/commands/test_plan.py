@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.providers.scripted import ScriptedProvider
+from agent.types import Context
 from gateway.core.messages import InboundMessage, Sender
 from gateway.core.turn_choice import PLAN_CHOICES, TurnChoice
 from gateway.store.repositories.conversations import sessions
@@ -122,9 +123,10 @@ async def test_fresh_conversation_begins_with_the_plan(tmp_path: Path) -> None:
         assert (await parts.platform.answers("1", 4))[3] == "Done."
         assert await session_of(parts, chat_message("")) != session
         assert await parts.service.turn_choices(session) == ()
-    messages = provider.requests[-1].messages
-    assert len(messages) == 1
-    assert PLAN in messages[0].text
+    (message,) = provider.requests[-1].messages
+    assert message.text == "Carry out the plan."
+    notes = [part.text for part in message.content if isinstance(part, Context)]
+    assert sum(PLAN in note for note in notes) == 1
 
 
 async def test_fresh_conversation_keeps_the_taint_of_the_plan(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ OPTIONS = {
     "session": "s",
     "taint": ["untrusted"],
     "by_model": True,
+    "plan": "1. Rename it.",
     "speakers": [{"id": "8", "name": "Bob"}],
 }
 

@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 35); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 36); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -637,6 +637,7 @@ export interface MessageOptions {
   by_model?: boolean
   in_session_folder?: boolean
   speakers?: Sender[]
+  plan?: string | null
 }
 
 export interface MessageOutcome {
