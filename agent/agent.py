@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, get_origin, overlo
 from agent import events
 from agent.approvals import FolderAccess
 from agent.code.services import CodeServices
+from agent.context.goal_judge import GoalJudge
 from agent.context.project.session_projects import SessionProjects
 from agent.context.system_prompt import Workspace
 from agent.context.token_budget import TokenCalibration
@@ -30,6 +31,7 @@ from agent.providers.base import Provider
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import ModelPool
 from agent.run.content import Prompt, message_of
+from agent.run.goals import GoalLimits, GoalResult, GoalRun
 from agent.run.history import History, MemoryHistory, change_log_of
 from agent.run.library import LibraryRun, reachable_agents
 from agent.run.options import (
@@ -374,6 +376,49 @@ class Agent(Generic[DepsT]):
             if once:
                 await self.toolbox.end(name)
 
+    async def run_goal(
+        self,
+        goal: str,
+        *,
+        limits: GoalLimits | None = None,
+        deps: DepsT | None = None,
+        **options: Unpack[RunOptions],
+    ) -> GoalResult:
+        """Work turn after turn until the model of the profile `quick` finds that the goal is met.
+
+        The check after each turn reads the last messages. The work pauses at one of the `limits`
+        (default: `GoalLimits()`), after a question, and after a turn that a person or a limit
+        ended. Another call in the same session continues. Raises the `KoreError` that ended a turn
+        or a check.
+        """
+        once = options.get("session") is None
+        options["session"] = name = options.get("session") or new_session()
+
+        async def run_turn(message: Message) -> Result[Any]:
+            result = await self._run(message, deps, options, self.guardrails)
+            self._drop_forced_call(options)
+            return result
+
+        work = GoalRun(
+            goal,
+            limits or GoalLimits(),
+            name,
+            self.history,
+            GoalJudge(self.models, self.redactor),
+            run_turn,
+            is_plan=self.mode == "plan",
+        )
+        try:
+            return await work.run()
+        finally:
+            if once:
+                await self.toolbox.end(name)
+
+    def _drop_forced_call(self, options: RunOptions) -> None:
+        """Let the model choose its calls once the required one has been made."""
+        if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
+            options["tool_choice"] = "auto"
+
     async def _run_shaped(
         self, shape: "StructuredOutput", prompt: Message, deps: DepsT | None, options: RunOptions
     ) -> Result[Any]:
@@ -386,9 +431,7 @@ class Agent(Generic[DepsT]):
             later_checks = replace(checks, input=())
         run = partial(self._run, deps=deps, options=options, is_data=True)
         result = await run(shape.request(prompt), guardrails=checks)
-        if (settings := self._settings_of(options)) and is_forced(settings.tool_choice):
-            # The required call has been made.
-            options["tool_choice"] = "auto"
+        self._drop_forced_call(options)
         for _ in range(_MAX_SHAPE_RETRIES):
             try:
                 return read(result)

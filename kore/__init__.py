@@ -26,6 +26,7 @@ from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool as Models
 from agent.providers.registry import ModelConfig, list_providers, register_provider
 from agent.run.content import ImageUrl
+from agent.run.goals import GoalLimits, GoalResult
 from agent.run.history import History, JsonlHistory, MemoryHistory
 from agent.run.parallel import ParallelResults
 from agent.security.policy.base import Answered, Approver, Decision, Policy, ToolRequest
@@ -57,6 +58,8 @@ __all__ = [
     "Elicitation",
     "ElicitationAnswer",
     "Event",
+    "GoalLimits",
+    "GoalResult",
     "GuardrailTripped",
     "Handoff",
     "History",

@@ -12,10 +12,10 @@ from typing import Literal
 
 from agent.agent import Agent
 from agent.context.goal_judge import GoalJudge, GoalVerdict
+from agent.context.goal_progress import GoalProgress, reason_of
 from agent.errors import KoreError
 from agent.events import Notice
 from agent.i18n import mark_for_translation, plural, t
-from agent.prompts import render_prompt
 from agent.providers.usage import NUSD_PER_USD, dollars
 from agent.records import frozen
 from agent.tools.assistant.schedule import ScheduleTool
@@ -62,7 +62,6 @@ _REASONS: dict[PauseReason, str] = {
 _EXPLAINED: frozenset[str] = frozenset({"question", "failed", "check_failed"})
 # A message of a person continues a goal that is paused for one of these reasons.
 _ANSWERED: frozenset[str] = frozenset({"question"})
-_BRACKETS = str.maketrans("[]", "()")
 _WITHDRAWN = "the goal goes on otherwise"
 # Prefixes of the event ids of checks, and of the turns that follow them.
 _CHECK, _STEP = "goal-check:", "goal-step:"
@@ -168,7 +167,7 @@ class GoalService:
             worked_s=0.0,
             before_nusd=goal.before_nusd + spent,
         )
-        text = self._step_text(tx, goal, "goal_resumed")
+        text = _progress(tx, goal).step_text("goal_resumed", goal.text)
         return self._step(
             tx, goal, _derived(goal, "goal_step", f"goal-resumed:{message.event_id}", text, now)
         )
@@ -326,7 +325,7 @@ class GoalService:
             self._tell(tx, self.pause(tx, goal, reason, verdict.missing), now)
         else:
             goal = replace(goal, remark=verdict.missing)
-            text = self._step_text(tx, goal, "goal_step", missing=verdict.missing)
+            text = _progress(tx, goal).step_text("goal_step", goal.text, missing=verdict.missing)
             event_id = claim.message.event_id.replace(_CHECK, _STEP)
             self._step(tx, goal, _derived(goal, "goal_step", event_id, text, now))
             self._announce_step(tx, goal)
@@ -356,13 +355,7 @@ class GoalService:
             return "question"
         if mode == "plan":
             return "plan"
-        if goal.turns >= goal.max_turns:
-            return "turns"
-        if goal.worked_s >= goal.max_s:
-            return "time"
-        if goal.max_nusd is not None and goals.cost_nusd(tx, goal) >= goal.max_nusd:
-            return "cost"
-        return None
+        return _progress(tx, goal).limit
 
     def _step(self, tx: Transaction, goal: Goal, step: InboundMessage) -> Goal:
         """Queue the next turn for a goal, with the rest of its budget; return the goal."""
@@ -452,18 +445,6 @@ class GoalService:
         most = dollars(goal.max_nusd)
         return t("{time} and {cost} of {most}", time=time_text, cost=cost, most=most)
 
-    def _step_text(self, tx: Transaction, goal: Goal, prompt: str, **values: str) -> str:
-        """Return the text of the next turn, for the model."""
-        used = f"{int(goal.worked_s // 60)} of {round(goal.max_s / 60)} minutes"
-        if goal.max_nusd is not None and goals.has_price(tx, goal):
-            cost = goals.cost_nusd(tx, goal)
-            used += f" and {dollars(cost)} of {dollars(goal.max_nusd)}"
-        # The words of a model must not end the brackets around them.
-        values = {name: value.translate(_BRACKETS) for name, value in values.items()}
-        return render_prompt(
-            prompt, goal=goal.text, n=goal.turns + 1, max=goal.max_turns, used=used, **values
-        )
-
     def _is_begin_waiting(self, tx: Transaction, goal: Goal) -> bool:
         """Return whether the first turn since the goal was set or resumed waits.
 
@@ -521,21 +502,15 @@ def _pause_of(outcome: TurnOutcome) -> tuple[PauseReason, str | None] | None:
     """Return the reason why a turn with this outcome pauses its goal, with a remark; None to
     continue.
     """
-    result = outcome.result
+    result, error = outcome.result, outcome.error
     assert result is not None, "a turn ends with Done"
-    error = outcome.error
-    if result.stopped == "cancelled":
-        return "stopped", None
-    if result.stopped == "limit":
-        return "limit", None
-    sentence = ""
-    if error is not None:
-        sentence = error.message if outcome.is_owner else t(WITHHELD)
-    if error is not None or result.stopped not in (None, "max_iterations"):
-        return "failed", sentence
-    if result.signal in ("DECIDE", "BLOCKED"):
-        return "question", result.signal_reason or ""
-    return None
+    reason = reason_of(result)
+    if error is not None and reason not in ("stopped", "limit"):
+        return "failed", error.message if outcome.is_owner else t(WITHHELD)
+    if reason is None:
+        return None
+    remarks = {"failed": "", "question": result.signal_reason or ""}
+    return reason, remarks.get(reason)
 
 
 def _derived(
@@ -544,6 +519,18 @@ def _derived(
     """Return a message that Kore writes for a goal, in the name of the person who set it."""
     template = goal.message
     return template.derive(kind, event_id, text, now, options=template.options, lane=template.lane)
+
+
+def _progress(tx: Transaction, goal: Goal) -> GoalProgress:
+    """Return what the goal used; without prices, its cost limit cannot apply."""
+    return GoalProgress(
+        turns=goal.turns,
+        max_turns=goal.max_turns,
+        worked_s=goal.worked_s,
+        max_s=goal.max_s,
+        cost_nusd=goals.cost_nusd(tx, goal),
+        max_nusd=goal.max_nusd if goals.has_price(tx, goal) else None,
+    )
 
 
 def _moved(goal: Goal, message: InboundMessage) -> Goal:

@@ -21,6 +21,8 @@ EXPORTS = [
     "Elicitation",
     "ElicitationAnswer",
     "Event",
+    "GoalLimits",
+    "GoalResult",
     "GuardrailTripped",
     "Handoff",
     "History",

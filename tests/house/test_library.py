@@ -23,6 +23,7 @@ PRINTED = {
     ("library-runs", "Dependencies"): "3",
     ("library-runs", "Earlier messages"): "3 messages",
     ("library-runs", "Many inputs"): "2 ",
+    ("library-runs", "Goals"): "no verdict: the model gave no verdict on the goal",
     ("library-control", "Hooks"): "calls list_dir",
     ("library-control", "Guardrails"): "no_passwords - it holds a password",
     ("library-control", "Handoffs"): "triage -> billing",

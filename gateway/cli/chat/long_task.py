@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent.context.goal_progress import GoalProgress
 from agent.context.long_task import features_of, plan_of, text_of
 from agent.errors import ConfigError, KoreError
 from agent.i18n import mark_for_translation, plural, t
@@ -133,9 +134,17 @@ class LongTaskSession:
     note_interval_s: float
     clock: Callable[[], float]
 
-    def remaining_s(self, progress: LongTaskProgress) -> float:
+    def used(self, progress: LongTaskProgress) -> GoalProgress:
+        """Return what the task used of its limits; its turns are sessions."""
         hours = self.plan.max_hours
-        return float("inf") if hours is None else hours * 3600 - progress.worked_s
+        return GoalProgress(
+            turns=progress.done,
+            max_turns=self.plan.max_sessions,
+            worked_s=progress.worked_s,
+            max_s=None if hours is None else hours * 3600,
+            cost_nusd=0,
+            max_nusd=None,
+        )
 
     async def run(
         self, text: str, progress: LongTaskProgress, interrupted: asyncio.Event
@@ -144,7 +153,8 @@ class LongTaskSession:
         # The turn accepts a single event, so both stops have to share it.
         stop = asyncio.Event()
         timer = None
-        if (remaining_s := self.remaining_s(progress)) != float("inf"):
+        if (used := self.used(progress)).max_s is not None:
+            remaining_s = used.max_s - used.worked_s
             timer = asyncio.get_running_loop().call_later(remaining_s, stop.set)
         relay = asyncio.create_task(_forward_event(interrupted, stop))
         started_s = self.clock()
@@ -351,8 +361,7 @@ class LongTaskRunner:
             if passing == total:
                 _say(_all_pass(total, progress.done))
                 return DONE
-            remaining_s = self._session.remaining_s(progress)
-            if remaining_s <= 0 or progress.done >= self._plan.max_sessions:
+            if (limit := self._session.used(progress).limit) is not None:
                 counts = {"passing": passing, "total": total}
                 message = plural(
                     progress.done,
@@ -360,7 +369,7 @@ class LongTaskRunner:
                     "{n} sessions are done; {passing} of {total} features pass",
                     **counts,
                 )
-                if remaining_s <= 0:
+                if limit == "time":
                     message = t("time limit reached; {passing} of {total} features pass", **counts)
                 _say(message)
                 return LIMIT

@@ -583,6 +583,8 @@ class OneShotTurn:
         result = self._result
         done = DENIED if self._denied and self._request.fails_on_denied else DONE
         if self._awaited.has_goal:
+            if self._awaited.outcome == "question":
+                return BLOCKED if result and result.signal == "BLOCKED" else DECIDE
             if not self._is_goal_met:
                 return _GOAL_CODES.get(self._awaited.outcome, FAILED)
             return done if self._output_error is None else FAILED
@@ -607,7 +609,6 @@ class OneShotTurn:
 # Exit codes for a goal that is paused for these reasons; other reasons are failures.
 _GOAL_CODES: Mapping[str | None, int] = {
     **dict.fromkeys((*GOAL_LIMITS, "plan"), LIMIT),
-    "question": DECIDE,
     "stopped": INTERRUPTED,
 }
 

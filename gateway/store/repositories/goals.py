@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
+from agent.context.goal_progress import LimitReason, TurnReason
 from agent.events import GoalChanged
 from agent.records import frozen
 from gateway.core.messages import InboundMessage
@@ -15,10 +16,11 @@ from gateway.store.repositories.delivery import inbox
 # Prefix of the delivery ids of notices about a goal; the principal who set it follows.
 NOTICE = "goal:"
 GoalState = Literal["active", "paused", "met", "removed"]
-PauseReason = Literal[
-    "person", "stopped", "question", "failed", "check_failed", "turns", "time", "cost", "limit",
-    "plan", "left", "others", "access", "restored",
-]  # fmt: skip
+PauseReason = (
+    TurnReason
+    | LimitReason
+    | Literal["person", "check_failed", "plan", "left", "others", "access", "restored"]
+)
 
 
 @frozen
