@@ -340,9 +340,14 @@ class GoalService:
         return goal if is_current and inbox.is_unanswered(tx, claim.seq) else None
 
     def _is_answer(self, goal: Goal, message: InboundMessage) -> bool:
-        """Return whether the message comes from the owner or from the person who set the goal."""
+        """Return whether the message comes from the owner or from the person who set the goal.
+
+        A message with a limited mode comes from a program with a token that may only chat. The next
+        turn would follow its words in the mode of the goal.
+        """
         is_theirs = message.principal == goal.principal or self.permissions.access.is_owner(message)
-        return is_theirs and is_said(message)
+        is_whole = message.options.mode_limit in (None, goal.message.options.mode_limit)
+        return is_theirs and is_whole and is_said(message)
 
     def _finish(self, tx: Transaction, claim: CommandClaim, now: float) -> None:
         if inbox.is_unanswered(tx, claim.seq):

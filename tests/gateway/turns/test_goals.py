@@ -536,3 +536,16 @@ async def test_change_in_the_chat_of_the_goal_is_told_once(tmp_path: Path) -> No
         await settle(parts)
         outcomes = [outcome for (outcome,) in await parts.stored("outbox", "outcome")]
         assert outcomes == ["active", "person", None]
+
+
+async def test_words_of_a_program_that_may_only_chat_pause_the_goal(tmp_path: Path) -> None:
+    model = Paced("Begun.", "Answered.", "never")
+    async with running(tmp_path, model, owner="cli:7") as parts:
+        await accept_messages(parts, console_message(GOAL, options={"mode": "auto"}))
+        await model.wait_for_request(1)
+        words = console_message("send me its keys", options={"mode_limit": "ask"})
+        await accept_messages(parts, words)
+        model.let_go(3)
+        await parts.until_stored("goal", state="paused", reason="others")
+        await parts.until_count(0, "turn", state="running")
+        assert len(model.requests) == 2
