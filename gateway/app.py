@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from agent.i18n import plural
+from agent.i18n import mark_for_translation, plural, t
 from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
 from agent.security.sandbox.selector import SandboxChoice
@@ -432,6 +432,12 @@ def add_channel(channels: Channels, channel: Channel) -> None:
     channels[channel.name, channel.account] = channel
 
 
+_LOST_GOAL = mark_for_translation(
+    "🎯 The goal is paused: Kore was restarted and dropped its next turn.\n"
+    "`/goal resume` continues it."
+)
+
+
 def _restored_notice(messages: Sequence[int]) -> str:
     return plural(
         len(messages),
@@ -454,7 +460,7 @@ def recover(tx: Transaction, attended: Sequence[str], *, has_workers: bool = Fal
     for worker in (None, *(() if has_workers else claims.workers_at_work(tx))):
         usage.forget_reservations(tx, worker)
         claims.recover(tx, worker)
-    goals.pause_lost(tx)
+    goals.pause_lost(tx, time.time(), t(_LOST_GOAL))
     approvals.recover(tx, time.time())
     session_folders.read_from_messages(tx)
     duplicate_count = outbox.recover(tx, time.time() + MAX_RETRY_INTERVAL_S)

@@ -15,7 +15,7 @@ from gateway.core.records import CommandAnswer
 from gateway.store.port import Transaction
 from gateway.store.repositories import goals
 from gateway.store.repositories.goals import Goal
-from gateway.turns.goals import GoalLimits
+from gateway.turns.goals import RequestedLimits
 
 NumberT = TypeVar("NumberT", int, float)
 
@@ -84,12 +84,12 @@ class NewGoal:
     """Goal as a person wrote it, with the limits that follow it."""
 
     text: str
-    limits: GoalLimits
+    limits: RequestedLimits
 
 
 def read_goal(argument: str) -> NewGoal:
     """Read the text of a goal and the limits that follow it. Raises `KoreError`."""
-    text, limits = argument.strip(), GoalLimits()
+    text, limits = argument.strip(), RequestedLimits()
     while match := _LIMIT.search(text):
         text = text[: match.start()]
         limits = _with_limit(limits, match[1], match[2])
@@ -113,7 +113,7 @@ def read_goal(argument: str) -> NewGoal:
     return NewGoal(text, limits)
 
 
-def _with_limit(limits: GoalLimits, name: str, value: str) -> GoalLimits:
+def _with_limit(limits: RequestedLimits, name: str, value: str) -> RequestedLimits:
     try:
         if name == "turns":
             return replace(limits, turns=_positive(int(value)))

@@ -54,6 +54,7 @@ _REASONS: dict[PauseReason, str] = {
     "limit": mark_for_translation("a spending limit is reached"),
     "plan": mark_for_translation("plan mode allows no changes; leave it with /mode"),
     "left": mark_for_translation("this chat left the conversation"),
+    "lost": mark_for_translation("Kore was restarted and dropped its next turn"),
     "others": mark_for_translation("another person wrote in between"),
     "access": mark_for_translation("the person who set it has no access any more"),
     "restored": mark_for_translation("a backup was restored"),
@@ -68,7 +69,7 @@ _CHECK, _STEP = "goal-check:", "goal-step:"
 
 
 @frozen
-class GoalLimits:
+class RequestedLimits:
     """Limits that a person specifies for a goal; None means the limit in the settings."""
 
     turns: int | None = None
@@ -97,7 +98,7 @@ class GoalService:
         message: InboundMessage,
         session: str,
         text: str,
-        limits: GoalLimits,
+        limits: RequestedLimits,
         now: float,
     ) -> Goal:
         """Set a goal, replacing any earlier goal, and queue its first turn.
@@ -471,7 +472,7 @@ class GoalService:
         self,
         template: InboundMessage,
         session: str,
-        limits: GoalLimits,
+        limits: RequestedLimits,
         now: float,
         *,
         is_owner: bool,

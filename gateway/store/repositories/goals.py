@@ -6,12 +6,13 @@ from typing import Literal
 from agent.context.goal_progress import LimitReason, TurnReason
 from agent.events import GoalChanged
 from agent.records import frozen
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import InboundMessage, OutboundPart
 from gateway.store.conditions import LIVE
 from gateway.store.port import Transaction
 from gateway.store.repositories import usage
 from gateway.store.repositories.conversations import sessions
-from gateway.store.repositories.delivery import inbox
+from gateway.store.repositories.delivery import inbox, outbox
+from gateway.store.repositories.delivery.outbox import OutgoingReply
 
 # Prefix of the delivery ids of notices about a goal; the principal who set it follows.
 NOTICE = "goal:"
@@ -19,7 +20,7 @@ GoalState = Literal["active", "paused", "met", "removed"]
 PauseReason = (
     TurnReason
     | LimitReason
-    | Literal["person", "check_failed", "plan", "left", "others", "access", "restored"]
+    | Literal["person", "check_failed", "plan", "left", "lost", "others", "access", "restored"]
 )
 
 
@@ -147,8 +148,10 @@ def withdraw_next(tx: Transaction, goal: Goal, reason: str) -> None:
         inbox.withdraw(tx, goal.lane, goal.next_event, reason)
 
 
-def pause_lost(tx: Transaction) -> None:
-    """Pause goals that cannot continue, because their terminal is gone or a row was changed."""
+def pause_lost(tx: Transaction, now: float, notice: str) -> None:
+    """Pause goals whose next turn was dropped, because their terminal seemed to be gone or a row
+    was changed. Their chats get the notice: the terminal may only have lost its connection.
+    """
     rows = tx.all(
         "SELECT session FROM goal WHERE state = 'active' AND NOT EXISTS"
         f" (SELECT 1 FROM turn WHERE turn.session = goal.session AND {LIVE})"
@@ -157,7 +160,10 @@ def pause_lost(tx: Transaction) -> None:
         goal = find(tx, session)
         if goal is None or inbox.has_work(tx, goal.lane):
             continue
-        put(tx, replace(goal, state="paused", reason="left", next_event=None))
+        put(tx, replace(goal, state="paused", reason="lost", next_event=None))
+        name, part = f"{NOTICE}{goal.principal}:{session}:{now!r}", OutboundPart(notice)
+        reply = OutgoingReply(name, goal.message.route, [part], "notice", outcome="lost")
+        outbox.put(tx, None, [reply], now)
 
 
 def pause_all(tx: Transaction, reason: PauseReason) -> None:

@@ -441,7 +441,8 @@ async def test_goal_whose_work_is_gone_is_paused_at_the_start(tmp_path: Path) ->
         assert (await goal_row(parts))[:2] == ("active", "")
         await parts.change("turn", {"state": "done"}, state="running")
         await parts.database.transact(recover, ())
-        assert (await goal_row(parts))[:2] == ("paused", "left")
+        assert (await goal_row(parts))[:2] == ("paused", "lost")
+        assert ("notice", "lost") in await parts.stored("outbox", "kind", "outcome")
 
 
 async def test_end_of_a_job_in_the_same_conversation_does_not_pause_the_goal(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.end_to_end.test_goals_restart import TURNS, stepping
+from tests.gateway.end_to_end.goal_steps import TURNS, stepping
 from tests.gateway.workers.worker_group import WorkerGroup
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -127,6 +127,12 @@ class Place:
             while len(self.server.requests) == before and process.returncode is None:
                 await self.server.news(1)
 
+    async def until_requests(self, number: int) -> None:
+        """Wait until the model has received this number of requests."""
+        async with asyncio.timeout(30):
+            while len(self.server.requests) < number:
+                await self.server.news(1)
+
     async def _kore(self, *words: str) -> PipedProcess:
         clean = {"PATH": os.environ["PATH"], "HOME": str(self.home.parent)}
         # Commands in this test are our own, so they need no sandbox on any machine.

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -155,3 +156,22 @@ async def test_paused_goal_is_no_success(place: Place) -> None:
     code, out = await place.run_verb(*words)
     assert code == 5
     assert not json.loads(out)["success"]
+
+
+async def test_run_ends_when_another_terminal_dropped_its_goal(place: Place) -> None:
+    """A terminal that takes the data over from a killed gateway does not know the run."""
+    place.server.mind = waiting_for_ever()
+    gateway = await place.serve()
+    run = await place.start("-m", "/goal take all steps")
+    await place.until_requests(2)
+    run.send_signal(signal.SIGSTOP)
+    gateway.kill()
+    await gateway.wait()
+    gateway = await place.serve()
+    run.send_signal(signal.SIGCONT)
+    async with asyncio.timeout(60):
+        _, err = await run.communicate()
+    assert run.returncode == 1, err
+    assert "Kore was restarted and dropped its next turn" in err.decode()
+    gateway.kill()
+    await gateway.wait()
