@@ -227,6 +227,41 @@ async def test_supported_operations_are_answered(calls: CodeCalls) -> None:
         assert any(answer in line for line in lines for answer in answers), (each, lines)
 
 
+COMMENTS = {"python": "#", "typescript": "//", "c": "//", "go": "//"}
+
+
+async def test_uses_are_found_behind_a_comment_with_the_name(calls: CodeCalls) -> None:
+    """A model that trusts "nothing was found" deletes code that is in use."""
+    project = project_of(calls)
+    (question,) = (item for item in QUESTIONS[project] if item.operation == "references")
+    path = calls.folder / question.path
+    path.write_text(f"{COMMENTS[project]} {question.symbol}, as a word\n{path.read_text()}")
+    lines = await calls.lines("references", question.path, symbol=question.symbol)
+    assert any(question.answer in line for line in lines), lines
+    lines = await calls.lines("hover", question.path, line=1, symbol=question.symbol)
+    assert lines[0] == "Nothing was found."
+    _, _, symbol, paths = RENAMES[project]
+    result = await calls.ask("rename", question.path, symbol=symbol, new_name="Renamed")
+    assert {change.path for change in result.artifacts} == {
+        str(calls.folder / path) for path in paths
+    }
+
+
+@pytest.mark.parametrize("calls", ["pyright", "ty"], indirect=True)
+async def test_name_with_two_definitions_is_not_renamed(calls: CodeCalls) -> None:
+    path = "shop/items.py"
+    lines = await calls.lines("hover", path, symbol="price")
+    assert lines[-1] == (
+        "This is about price on line 18. It is also defined on line 29; give the line to ask about "
+        "another."
+    )
+    with pytest.raises(ToolError, match=r"several things have this name.*line 29"):
+        await calls.ask("rename", path, symbol="price", new_name="cost")
+    assert "def price" in (calls.folder / path).read_text()
+    await calls.ask("rename", path, symbol="Discounted.price", new_name="cost")
+    assert (calls.folder / path).read_text().count("def cost") >= 1
+
+
 def errors_of(result: ToolResult) -> list[str]:
     """Return the errors in the result of an edit."""
     return [line for line in result.for_model.splitlines() if " error: " in line]

@@ -1,7 +1,8 @@
 """A language server over stdio that can misbehave: `python lsp_server.py BEHAVIOUR...`.
 
 It uses only the standard library. It reports an error wherever a text contains ERROR, finds symbols
-in lines that begin with `def `, and defines each word at its first occurrence in an open document.
+in lines that begin with `def ` or an indented `def `, and defines each word at its first occurrence
+in an open document. Words in lines that begin with `#` are comments.
 `$/text` returns the server's copy of a document, `$/changes` the file changes that the server
 received.
 
@@ -129,6 +130,8 @@ def word_at(params: dict[str, Any]) -> str:
     lines = TEXTS[params["textDocument"]["uri"]].split("\n")
     line = lines[params["position"]["line"]]
     at = characters(line, params["position"]["character"])
+    if line.startswith("#"):
+        return ""
     return next((m[0] for m in WORD.finditer(line) if m.start() <= at <= m.end()), "")
 
 
@@ -171,7 +174,9 @@ def answer(method: str, params: Any) -> Any:
         case "textDocument/references":
             return places(word_at(params))
         case "textDocument/hover":
-            words = json.dumps(REPLIES) if "asks" in BEHAVIOURS else f"word {word_at(params)}"
+            if not (word := word_at(params)):
+                return None
+            words = json.dumps(REPLIES) if "asks" in BEHAVIOURS else f"word {word}"
             return {"contents": {"kind": "plaintext", "value": words}}
         case "textDocument/documentSymbol":
             lines = TEXTS[params["textDocument"]["uri"]].split("\n")

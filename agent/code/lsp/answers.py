@@ -4,16 +4,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 from agent.code.lsp import operations
 from agent.code.lsp.code_actions import code_actions
 from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
-from agent.code.lsp.places import PlaceListing, places_of
+from agent.code.lsp.places import Place, PlaceListing, places_of
 from agent.code.lsp.protocol.positions import split_lines
-from agent.code.lsp.questions import DIAGNOSE_TIMEOUT_S, CodeQuestions, Question, refuse_guests
+from agent.code.lsp.questions import (
+    DIAGNOSE_TIMEOUT_S,
+    CodeQuestions,
+    Question,
+    SymbolAnswer,
+    refuse_guests,
+)
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
@@ -29,6 +36,8 @@ from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope
 from agent.types import ToolResult
 
 _MAX_FILES = 20_000
+# Functions that a name may stand for, such as overloads.
+_MAX_CALL_ITEMS = 10
 _LIST_TIMEOUT_S = 5.0
 
 
@@ -97,21 +106,27 @@ class CodeAnswers:
         match question.operation:
             case "diagnostics":
                 return await _diagnostics(question, marked)
-            case "hover" | "completion" | "signature" | "document_symbols" | "code_actions":
-                lines = await _texts(question)
-                return _result("\n".join(lines), question, marked)
+            case "document_symbols":
+                lines = operations.outline(await question.ask(question.document))
+                return _result(lines, question, marked)
+            case "code_actions":
+                lines = [title for title, _ in await code_actions(question)]
+                return _result(lines, question, marked)
+            case "hover" | "completion" | "signature":
+                texts = await question.ask_about_symbol(_TEXT_READERS[question.operation])
+                return _result(texts.value, question, marked, note=texts.note)
             case "incoming_calls" | "outgoing_calls":
-                places = await _calls(question)
+                answer = await _calls(question)
             case "references":
                 context = {"includeDeclaration": True}
-                places = places_of(await question.ask({**question.params(), "context": context}))
+                answer = await question.ask_about_symbol(places_of, context=context)
             case _:
-                places = places_of(await question.ask(question.params()))
+                answer = await question.ask_about_symbol(places_of)
         listing = PlaceListing(self._questions.scope, call, question.session.encoding)
-        lines = await asyncio.to_thread(listing.write, places)
+        lines = await asyncio.to_thread(listing.write, answer.value)
         # The listing knows exactly which files its lines come from.
         marked = listing.is_marked or await asyncio.to_thread(is_marked, question.path)
-        return _result("\n".join(lines), question, marked)
+        return _result(lines, question, marked, note=answer.note)
 
     async def _workspace_symbols(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         query = args.get("query") or args.get("symbol")
@@ -188,48 +203,54 @@ async def _diagnostics(question: Question, marked: bool) -> ToolResult:
     diagnostics = await question.session.diagnose(question.path, DIAGNOSE_TIMEOUT_S)
     if diagnostics is None:
         raise ToolError("The language server has not reported its results yet; ask again.")
-    return _result(
-        "\n".join(map(str, diagnostics)), question, marked, "Nothing is wrong in {path}."
-    )
+    nothing = f"Nothing is wrong in {question.path}."
+    return _result(list(map(str, diagnostics)), question, marked, nothing=nothing)
 
 
-async def _texts(question: Question) -> Sequence[str]:
-    """Return the lines of an answer that consists of text, not places."""
-    params = question.params()
-    match question.operation:
-        case "hover":
-            text = operations.hover_text(await question.ask(params))
-            return split_lines(text) if text else []
-        case "completion":
-            return operations.completions(await question.ask(params))
-        case "signature":
-            return operations.signatures(await question.ask(params))
-        case "document_symbols":
-            return operations.outline(await question.ask(params))
-    return [title for title, _ in await code_actions(question)]
-
-
-async def _calls(question: Question) -> list[Any]:
+async def _calls(question: Question) -> SymbolAnswer[list[Place]]:
     """Return the callers or callees of the function at a place."""
-    items = await question.ask(question.params())
-    key, method = ("from", "incomingCalls")
-    if question.operation == "outgoing_calls":
-        key, method = ("to", "outgoingCalls")
+    answer = await question.ask_about_symbol(_items)
+    key: Literal["from", "to"] = "from" if question.operation == "incoming_calls" else "to"
+    method = "incomingCalls" if key == "from" else "outgoingCalls"
     places = []
-    for item in items[:10] if isinstance(items, list) else ():
+    for item in answer.value[:_MAX_CALL_ITEMS]:
         calls = await question.session.peer.request(
             f"callHierarchy/{method}", {"item": item}, question.limit_s
         )
-        places += operations.call_places(calls, "from" if key == "from" else "to")
-    return places
+        places += operations.call_places(calls, key)
+    return replace(answer, value=places)
+
+
+def _items(result: Any) -> list[Any]:
+    return result if isinstance(result, list) else []
+
+
+def _hover_lines(result: Any) -> list[str]:
+    text = operations.hover_text(result)
+    return split_lines(text) if text else []
+
+
+_TEXT_READERS: Mapping[str, Callable[[Any], list[str]]] = {
+    "hover": _hover_lines,
+    "completion": operations.completions,
+    "signature": operations.signatures,
+}
 
 
 def _result(
-    text: str, question: Question, marked: bool, nothing: str = "Nothing was found."
+    lines: Sequence[str],
+    question: Question,
+    marked: bool,
+    *,
+    nothing: str = "Nothing was found.",
+    note: str = "",
 ) -> ToolResult:
+    text = "\n".join(lines)
     count = len(split_lines(text))
     for_user = f"{question.operation}: {count} {'line' if count == 1 else 'lines'}"
-    words = text or nothing.format(path=question.path)
+    for_model = "\n".join(filter(None, [text or nothing, note]))
     return ToolResult(
-        words, for_user=for_user if text else words, taint=UNTRUSTED if marked else NOTHING
+        for_model,
+        for_user=for_user if text else for_model,
+        taint=UNTRUSTED if marked else NOTHING,
     )

@@ -26,7 +26,7 @@ async def code_actions(question: Question) -> list[tuple[str, Mapping[str, Any]]
     }
     items = question.session.documents[question.path].raw_diagnostics
     context = {"diagnostics": [item for item in items if _is_in_span(item, span)]}
-    params = {**question.params(), "range": span, "context": context}
+    params = {**question.document, "range": span, "context": context}
     answer = await question.ask(params)
     actions = answer if isinstance(answer, list) else []
     return [

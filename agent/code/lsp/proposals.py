@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.lsp.code_actions import code_actions
-from agent.code.lsp.protocol.text_edits import edited_texts
-from agent.code.lsp.questions import CodeQuestions, Question
+from agent.code.lsp.protocol.positions import TextLines
+from agent.code.lsp.protocol.text_edits import edited_texts, files_of_edit
+from agent.code.lsp.questions import CodeQuestions, Question, SymbolAnswer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
 from agent.errors import ToolError
@@ -131,12 +132,36 @@ async def _workspace_edit(question: Question) -> Any:
         case "rename":
             if not (new_name := question.args.get("new_name")):
                 raise ToolError("rename needs new_name.")
-            return await question.ask({**question.params(), "newName": new_name})
+            answer = await question.ask_about_symbol(_without_emptiness, newName=new_name)
+            _check_definitions(answer, question)
+            return answer.value
         case "format":
-            edits = await question.ask({**question.params(), "options": _FORMATTING})
-            document = {"textDocument": question.params()["textDocument"], "edits": edits or []}
-            return {"documentChanges": [document]}
+            edits = await question.ask({**question.document, "options": _FORMATTING})
+            return {"documentChanges": [{**question.document, "edits": edits or []}]}
     return await _action_edit(question)
+
+
+def _without_emptiness(edit: Any) -> Any:
+    """Return a `WorkspaceEdit`, or None for one that changes nothing."""
+    if isinstance(edit, dict) and not (edit.get("changes") or edit.get("documentChanges")):
+        return None
+    return edit
+
+
+def _check_definitions(answer: SymbolAnswer[Any], question: Question) -> None:
+    """Raise `ToolError` when other definitions of the name in the file are not renamed, too.
+
+    Those may be what the model means. Overloads and setters are renamed together.
+    """
+    if not answer.other_definitions:
+        return
+    lines = TextLines(question.text)
+    starts = (
+        lines.position(lines.offset(edit["range"]["start"], question.session.encoding)).line
+        for edit in files_of_edit(answer.value).get(question.path, ())
+    )
+    if not set(answer.other_definitions) <= set(starts):
+        raise ToolError(f"Nothing was renamed: several things have this name. {answer.note}")
 
 
 async def _action_edit(question: Question) -> Any:

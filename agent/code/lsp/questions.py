@@ -1,32 +1,33 @@
 """Requests about a file: its server, its open document and the position that the model means."""
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from agent.code.lsp.documents import open_from_disk, refresh
 from agent.code.lsp.operations import METHODS
+from agent.code.lsp.protocol.peer import ResponseError
 from agent.code.lsp.protocol.positions import Position, TextLines, uri_of
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
+from agent.code.lsp.symbol_search import SymbolSearch, find_symbol, list_lines
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked
 from agent.settings import ToolSettings
-from agent.text.visible import escape_line
 from agent.tools.base import CallContext
 from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_others
 
-_NEEDS_POSITION = frozenset(
-    {
-        *("definition", "declaration", "references", "implementation", "type_definition"),
-        *("hover", "completion", "signature", "incoming_calls", "outgoing_calls", "rename"),
-    }
-)
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Operations about a place that uses a name, not about the name itself.
+_ABOUT_USES = frozenset({"completion", "signature"})
 # Operations with incomplete results until the server has read the whole project.
 _NEEDS_WHOLE_PROJECT = frozenset(
     {
@@ -34,9 +35,19 @@ _NEEDS_WHOLE_PROJECT = frozenset(
         "rename",
     }
 )
-# Line numbers of models may be off by this many lines.
-_MAX_LINE_DISTANCE = 3
 DIAGNOSE_TIMEOUT_S = 20.0
+
+
+@frozen
+class SymbolAnswer(Generic[T]):
+    """An answer about a symbol, and a sentence about the place that was asked about, if needed.
+
+    `other_definitions` are the lines (from 0) of other symbols in the file that have its name.
+    """
+
+    value: T
+    note: str = ""
+    other_definitions: tuple[int, ...] = ()
 
 
 @frozen
@@ -50,14 +61,10 @@ class Question:
     session: LspSession
     limit_s: float
 
-    def params(self) -> dict[str, Any]:
-        """Return the document and, if the operation needs it, the position. Raises `ToolError`."""
-        params: dict[str, Any] = {"textDocument": {"uri": uri_of(self.path)}}
-        if self.operation in _NEEDS_POSITION:
-            lines = TextLines(self.text)
-            position = _find_position(lines, self.args, self.operation)
-            params["position"] = lines.to_wire(position, self.session.encoding)
-        return params
+    @property
+    def document(self) -> dict[str, Any]:
+        """The parameter that names the document."""
+        return {"textDocument": {"uri": uri_of(self.path)}}
 
     async def ask(self, params: Mapping[str, Any]) -> Any:
         """Return the server's answer. Raises `ToolError` if the server lacks the operation."""
@@ -68,6 +75,68 @@ class Question:
         if self.operation in _NEEDS_WHOLE_PROJECT and await self.session.finish_loading():
             answer = await self.session.peer.request(method.name, params, self.limit_s)
         return answer
+
+    async def ask_about_symbol(self, read: Callable[[Any], T], **params: Any) -> SymbolAnswer[T]:
+        """Return what `read` finds in the first answer in which it finds something.
+
+        The server is asked about each candidate in turn, because it has nothing to say about a name
+        in a comment. Raises `ToolError` without a name, `ResponseError` when the server refuses
+        every candidate.
+        """
+        lines, encoding = TextLines(self.text), self.session.encoding
+        search = find_symbol(lines, self.args, self.operation, await self._symbols(), encoding)
+        refusal: ResponseError | None = None
+        empty: list[T] = []
+        for position in search.positions:
+            place = {**self.document, "position": lines.to_wire(position, encoding), **params}
+            try:
+                value = read(await self.ask(place))
+            except ResponseError as exc:
+                if exc.is_unknown_method:
+                    raise
+                refusal = refusal or exc
+                continue
+            if value:
+                return self._answer(value, position, search)
+            empty.append(value)
+        if not empty:
+            assert refusal is not None
+            raise refusal
+        return SymbolAnswer(empty[0], _absence(search))
+
+    def _answer(self, value: T, position: Position, search: SymbolSearch) -> SymbolAnswer[T]:
+        line, name = self.args.get("line"), search.name
+        others = tuple(number for number in search.definitions if number != position.line)
+        note = ""
+        if others:
+            note = (
+                f"This is about {name} on line {position.line + 1}. It is also defined on "
+                f"{list_lines(others)}; give the line to ask about another."
+            )
+        elif line is not None and position.line != int(line) - 1:
+            note = f"This is about {name} on line {position.line + 1}."
+        return SymbolAnswer(value, note, others)
+
+    async def _symbols(self) -> Any:
+        """Return the server's symbols of the file if they help to find the name, or None."""
+        method = METHODS["document_symbols"]
+        if self.args.get("line") is not None or self.operation in _ABOUT_USES:
+            return None
+        if not self.session.offers(method.capability, method.name):
+            return None
+        try:
+            return await self.session.peer.request(method.name, self.document, self.limit_s)
+        except ResponseError as exc:
+            log.info("a language server returned no symbols of %s: %s", self.path, exc)
+            return None
+
+
+def _absence(search: SymbolSearch) -> str:
+    """Return where the server found nothing, for a name in several places."""
+    if len(search.positions) == 1:
+        return ""
+    places = list_lines(position.line for position in search.positions)
+    return f"The language server was asked about {search.name} on {places}."
 
 
 class CodeQuestions:
@@ -121,43 +190,3 @@ def refuse_guests(call: CallContext) -> None:
         raise ToolError(
             "Language servers read the whole workspace: here only the owner may use them."
         )
-
-
-def _find_position(lines: TextLines, args: Mapping[str, Any], operation: str) -> Position:
-    """Return the position that a model means: a character, or a name on a line or near it.
-
-    For completion, this is the end of the name; for a signature, the position after its bracket.
-    Raises `ToolError`.
-    """
-    line, symbol = args.get("line"), args.get("symbol")
-    if line is not None and args.get("character") is not None and not symbol:
-        return Position(int(line) - 1, max(0, int(args["character"]) - 1))
-    if not symbol:
-        line_text = lines.line(int(line) - 1).strip()[:200] if line is not None else ""
-        on_line = f" Line {line} reads: {escape_line(line_text)}" if line_text else ""
-        raise ToolError(f"{operation} needs the name as symbol, best with its line.{on_line}")
-    # The last part of a dotted name counts.
-    name = str(symbol).strip().rpartition(".")[2] or str(symbol)
-    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-    order = _lines_from(int(line) - 1, len(lines)) if line is not None else range(len(lines))
-    for number in order:
-        if match := word.search(lines.line(number)):
-            return Position(number, _character(match, operation))
-    where = f"on line {line} or near it" if line is not None else "in the file"
-    raise ToolError(f"There is no {name[:80]!r} {where}.")
-
-
-def _character(match: re.Match[str], operation: str) -> int:
-    match operation:
-        case "completion":
-            return match.end()
-        case "signature" if match.string[match.end() :].startswith("("):
-            return match.end() + 1
-    return match.start()
-
-
-def _lines_from(line: int, line_count: int) -> list[int]:
-    near = [line]
-    for distance in range(1, _MAX_LINE_DISTANCE + 1):
-        near += [line - distance, line + distance]
-    return [number for number in near if 0 <= number < line_count]
