@@ -15,24 +15,22 @@ CONTEXT_TOKENS = 128_000
 class Dialect:
     """Differences between a vendor's endpoint and OpenAI's own.
 
-    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a space for
-    replies of models that did not think, because some vendors would otherwise reject the whole
-    conversation. `replay_details` sends back OpenRouter's `reasoning_details`, and `replay_extra`
-    the `extra_content` that a vendor attached to a tool call (Gemini's thought signatures).
-    `efforts` are the supported levels of reasoning; empty for all. A vendor that only switches
-    reasoning on and off has the body fields for it in `thinking` and `no_thinking` instead.
-    `nests_effort` places the effort in an object. `null_content` allows null as the text of a reply
-    that only calls tools; the chat templates of some servers fail on it. `takes_cache_key`:
-    requests with the same `prompt_cache_key` reach the server that holds their common beginning in
-    its cache.
+    `replay_reasoning` sends the thinking of replies back as `reasoning_content`, and a blank for
+    replies of models that did not think: without it, some vendors refuse the whole conversation.
+    `signs_calls`: the first tool call of a reply needs a signature, also when another model made it
+    (Gemini). `efforts` are the supported levels of reasoning; empty for all. A vendor that only
+    switches reasoning on and off has the body fields for it in `thinking` and `no_thinking`
+    instead. `nests_effort` places the effort in an object. `null_content` allows null as the text
+    of a reply that only calls tools; the chat templates of some servers fail on it.
+    `takes_cache_key`: requests with the same `prompt_cache_key` reach the server that holds their
+    common beginning in its cache.
     """
 
     max_tokens_name: str = "max_tokens"
     null_content: bool = True
     stream_usage: bool = True
     replay_reasoning: bool = False
-    replay_extra: bool = False
-    replay_details: bool = False
+    signs_calls: bool = False
     efforts: tuple[ReasoningEffort, ...] = ()
     nests_effort: bool = False
     thinking: Mapping[str, Any] = field(default_factory=dict)
@@ -41,9 +39,9 @@ class Dialect:
 
     @property
     def key(self) -> str:
-        """Name under which a message stores its encoding in this dialect."""
-        flags = "+reasoning" * self.replay_reasoning + "+extra" * self.replay_extra
-        flags += "+details" * self.replay_details + "+empty" * (not self.null_content)
+        """The name under which a message stores its encoding in this dialect."""
+        flags = "+reasoning" * self.replay_reasoning + "+signed" * self.signs_calls
+        flags += "+empty" * (not self.null_content)
         return f"openai{flags}"
 
 
@@ -106,7 +104,7 @@ _TABLE = (
         "gemini-3.6-flash",
         1_000_000,
         version="v1beta/openai",
-        dialect=Dialect(replay_extra=True, efforts=("none", "minimal", "low", "medium", "high")),
+        dialect=Dialect(signs_calls=True, efforts=("none", "minimal", "low", "medium", "high")),
     ),
     # https://api-docs.deepseek.com/quick_start/your_first_api_call
     Vendor(
@@ -122,7 +120,6 @@ _TABLE = (
         ("OPENROUTER_API_KEY",),
         "openrouter/auto",
         dialect=Dialect(
-            replay_details=True,
             nests_effort=True,
             no_thinking={"reasoning": {"enabled": False}},
         ),

@@ -8,7 +8,7 @@ import pytest
 
 from agent.events import Reply
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.openai.request import extra_to_signature
+from agent.providers.openai.unknown_fields import UnknownFields
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.providers.vendors import VENDORS
@@ -20,10 +20,16 @@ from tests.fakes.model_script import Call, ReplyScript
 
 TOOL = ToolSpec("exec", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
 AWKWARD = ("Zürich", "say \"hi\" and 'bye'", "C:\\new\\", "👋🏽 👩‍👩‍👧", "你好，世界")
-CALLS = tuple(
-    Call("exec", {"command": text}, f"c{n}", extra=SIGNED if n == 0 else None)
-    for n, text in enumerate(AWKWARD)
-)
+
+
+def awkward_calls(vendor: str) -> tuple[Call, ...]:
+    """Return calls as the vendor sends them: Gemini signs the first."""
+    signed = [SIGNED if vendor == "gemini" else None]
+    extras = signed + [None] * (len(AWKWARD) - 1)
+    return tuple(
+        Call("exec", {"command": text}, f"c{n}", extra=extra)
+        for n, (text, extra) in enumerate(zip(AWKWARD, extras, strict=True))
+    )
 
 
 @dataclass(slots=True)
@@ -69,9 +75,10 @@ def results(reply: Message) -> list[Message]:
 async def test_calls_and_thinking_are_replayed(shop: Shop, effort: str | None) -> None:
     result = {"max_tokens": 20_000, "temperature": 1.0}
     result["options"] = {} if effort is None else {"reasoning_effort": effort}  # type: ignore[assignment]
-    shop.replies = [ReplyScript(reasoning="hm", tool_calls=CALLS), ReplyScript(text="Done.")]
+    calls = awkward_calls(shop.vendor)
+    shop.replies = [ReplyScript(reasoning="hm", tool_calls=calls), ReplyScript(text="Done.")]
     first = await shop.reply(user("hi"), **result)
-    assert [call.arguments for call in first.tool_calls] == [call.arguments for call in CALLS]
+    assert [call.arguments for call in first.tool_calls] == [call.arguments for call in calls]
     history = [user("hi"), first, *results(first)]
     second = await shop.reply(*history, **result)
     assert second.text == "Done."
@@ -81,28 +88,28 @@ async def test_calls_and_thinking_are_replayed(shop: Shop, effort: str | None) -
     assert shop.refused == (shop.vendor == "openai")
 
 
-async def test_reasoning_details_are_replayed_only_to_openrouter(shop: Shop) -> None:
-    shop.replies = [ReplyScript(reasoning="hm", details=DETAILS, tool_calls=CALLS)]
+async def test_reasoning_details_are_replayed_in_chat_completions(shop: Shop) -> None:
+    calls = awkward_calls(shop.vendor)
+    shop.replies = [ReplyScript(reasoning="hm", details=DETAILS, tool_calls=calls)]
     first = await shop.reply(user("hi"))
     await shop.reply(user("hi"), first, *results(first))
     replies = [
         message for message in shop.server.requests[-1].body["messages"] if "tool_calls" in message
     ]
-    wanted = [DETAILED] if shop.vendor == "openrouter" else []
-    assert [
-        reply["reasoning_details"] for reply in replies if "reasoning_details" in reply
-    ] == wanted
+    replayed = [reply["reasoning_details"] for reply in replies if "reasoning_details" in reply]
+    assert replayed == ([DETAILED] if VENDORS[shop.vendor].protocol == "openai" else [])
     assert shop.refused == 0
 
 
 CALL = ToolCall("functions.exec:0", "exec", {"command": "ls"}, '{"command": "ls"}')
-FOREIGN = {CALL.id: {"google": {"thought_signature": "Zm9yZWlnbg=="}}}
+FOREIGN = UnknownFields()
+FOREIGN.add_to_call(CALL.id, {"extra_content": {"google": {"thought_signature": "Zm9yZWlnbg=="}}})
 OTHERS = {
     "nobody": assistant("", (CALL,)),
     "anthropic": Message(
         "assistant", (Thinking("hm", "EqQBCgIY"), RedactedThinking("Emw="), Text("so")), (CALL,)
     ),
-    "gemini": Message("assistant", (Thinking("", extra_to_signature(FOREIGN)),), (CALL,)),
+    "gemini": Message("assistant", (Thinking("", FOREIGN.signature("another server")),), (CALL,)),
     "deepseek": Message("assistant", (Thinking("I look"), Text("Looking.")), (CALL,)),
 }
 

@@ -4,6 +4,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import field
+from hashlib import sha256
 from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
 
@@ -69,6 +70,11 @@ class Endpoint:
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     key_source: str = ""
     proxy: OutboundProxy | None = None
+
+    @property
+    def server(self) -> str:
+        """A short name of the address, which tells replies of different servers apart."""
+        return sha256(self.api_base.encode()).hexdigest()[:12]
 
     @property
     def secrets(self) -> tuple[str, ...]:

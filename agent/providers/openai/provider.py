@@ -28,7 +28,7 @@ class OpenAICompatibleProvider:
         transport = transport or AiohttpTransport(endpoint, deadlines)
         self._endpoint = endpoint
         self._exchange = StreamingClient(endpoint, transport, deadlines)
-        self._encoder = OpenAIRequestEncoder(dialect or Dialect())
+        self._encoder = OpenAIRequestEncoder(dialect or Dialect(), endpoint.server)
 
     @property
     def name(self) -> str:
@@ -37,7 +37,9 @@ class OpenAICompatibleProvider:
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Return the events of one model call. Closing the iterator closes the connection."""
         body = self._encoder.body(request)
-        reply = OpenAIResponseBuilder(lambda: next_call_number(request.messages))
+        reply = OpenAIResponseBuilder(
+            lambda: next_call_number(request.messages), self._endpoint.server
+        )
         return self._exchange.stream(request.model, body, SseParser(), reply)
 
     def optional_fields(self, request: ModelRequest) -> set[str]:

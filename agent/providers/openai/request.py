@@ -14,6 +14,7 @@ from typing import Any
 from agent.prompts import load_prompt
 from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
 from agent.providers.effort import EFFORT, nearest_effort
+from agent.providers.openai.unknown_fields import replayed_fields
 from agent.providers.vendors import Dialect
 from agent.providers.wire_text import (
     RequestHeadCache,
@@ -25,53 +26,11 @@ from agent.providers.wire_text import (
 )
 from agent.types import Image, Message, ReasoningEffort, Text, Thinking, ToolCall
 
-# Reasoning details are sent back unchanged; otherwise models behind OpenRouter lose their thread or
-# refuse their own tool calls. https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
-_GROWING = ("text", "summary", "data")
-_NAME = "reasoning_details"
-
-
-class ReasoningDetails:
-    """Collector of the pieces of a stream; pieces with the same index and type are joined."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[tuple[object, object], dict[str, Any]] = {}
-
-    def add(self, delta: Mapping[str, Any]) -> None:
-        pieces = delta.get(_NAME)
-        for piece in pieces if isinstance(pieces, list) else ():
-            if isinstance(piece, dict):
-                self._grow(piece)
-
-    @property
-    def signature(self) -> str | None:
-        """Signature of an empty `Thinking` with all blocks; None if there are no blocks."""
-        return json.dumps({_NAME: list(self._blocks.values())}) if self._blocks else None
-
-    def _grow(self, piece: Mapping[str, Any]) -> None:
-        place = (piece.get("index"), piece.get("type"))
-        block = self._blocks.setdefault(place, {})
-        for name, value in piece.items():
-            before = block.get(name)
-            if name in _GROWING and isinstance(before, str) and isinstance(value, str):
-                block[name] = before + value
-            elif value is not None or name not in block:
-                block[name] = value
-
-
-def details_of(signature: str | None) -> list[Any]:
-    """Return the details in a signature; empty for a signature of another vendor."""
-    if not signature or not signature.startswith(f'{{"{_NAME}"'):
-        return []
-    details = json.loads(signature)[_NAME]
-    return details if isinstance(details, list) else []
-
-
 # For models that expect reasoning even in replies without any; an empty string is refused.
 _NO_REASONING = " "
 # Signature that Gemini accepts for calls of other models.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
-_UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+_UNSIGNED = {"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}
 # Key of a result's encoded pictures, which are the same for every vendor.
 _PICTURES = "openai-pictures"
 _PARALLEL = "parallel_tool_calls"
@@ -80,10 +39,11 @@ _REQUIRED = frozenset({"model", "stream"})
 
 
 class OpenAIRequestEncoder:
-    """Encoder of request bodies for one dialect."""
+    """Encoder of request bodies for one dialect and `server`, a name of its address."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, server: str = "") -> None:
         self._dialect = dialect
+        self._server = server
         self._replaying = replace(dialect, replay_reasoning=True)
         self._heads = RequestHeadCache(self._head)
 
@@ -100,8 +60,7 @@ class OpenAIRequestEncoder:
         """Return the request as compact UTF-8 JSON."""
         is_replaying = REPLAYED_THOUGHTS in request.adaptations
         dialect = self._replaying if is_replaying else self._dialect
-        key = dialect.key
-        messages = list(_encode_messages(request.messages, dialect, key))
+        messages = list(_encode_messages(request.messages, dialect, self._server))
         head = self._heads.of(request)
         comma = b"," if messages and not head.endswith(b"[") else b""
         return b"".join((head, comma, b",".join(messages), b"]}"))
@@ -159,22 +118,20 @@ def _tool_choice(choice: str) -> object:
     return choice if choice in ("auto", "none", "required") else choice_of_one
 
 
-def extra_to_signature(extra: Mapping[str, Any]) -> str:
-    """Return the attachments of tool calls, by call id, as the signature of an empty `Thinking`."""
-    return json.dumps({"extra_content": extra})
-
-
-def _encode_messages(messages: Sequence[Message], dialect: Dialect, key: str) -> Iterator[bytes]:
+def _encode_messages(messages: Sequence[Message], dialect: Dialect, server: str) -> Iterator[bytes]:
     """Yield each message, encoded once.
 
     The API takes no pictures in a result: pictures of adjacent results follow in a user message.
     """
     pictures: list[bytes] = []
+    key = f"{dialect.key}@{server}" if server else dialect.key
     for message in messages:
         if pictures and message.role != "tool":
             yield _pictures_message(pictures)
             pictures = []
-        yield message.wire.get(key) or _encode(message, dialect, key)
+        if (encoded := message.wire.get(key)) is None:
+            encoded = message.wire[key] = encode_json(_message(message, dialect, server))
+        yield encoded
         # A plain result has one part, so most results need no search.
         if message.role == "tool" and len(message.content) > 1 and (image := _pictures_of(message)):
             pictures.append(image)
@@ -195,18 +152,13 @@ def _pictures_message(pictures: Sequence[bytes]) -> bytes:
     return b'{"role":"user","content":[' + b",".join((words, *pictures)) + b"]}"
 
 
-def _encode(message: Message, dialect: Dialect, key: str) -> bytes:
-    encoded = message.wire[key] = encode_json(_message(message, dialect))
-    return encoded
-
-
-def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
+def _message(message: Message, dialect: Dialect, server: str) -> dict[str, Any]:
     text = "".join(part.text for part in message.content if isinstance(part, Text))
     match message.role:
         case "tool":
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
         case "assistant":
-            return _assistant(message, text, dialect)
+            return _assistant(message, text, dialect, server)
         case "system":
             return {"role": "system", "content": text}
         case _:
@@ -226,39 +178,29 @@ def _picture(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _assistant(message: Message, text: str, dialect: Dialect) -> dict[str, Any]:
+def _assistant(message: Message, text: str, dialect: Dialect, server: str) -> dict[str, Any]:
     thoughts = [part for part in message.content if isinstance(part, Thinking)]
+    fields = replayed_fields(thoughts, server)
     # Some vendors refuse a whole conversation because of one empty message.
     empty = None if dialect.null_content else ""
     silence = empty if message.tool_calls else load_prompt("said_nothing")
     data: dict[str, Any] = {"role": "assistant", "content": text if text.strip() else silence}
     if dialect.replay_reasoning:
         data["reasoning_content"] = "".join(part.text for part in thoughts) or _NO_REASONING
-    if dialect.replay_details and (details := _details(thoughts)):
-        data["reasoning_details"] = details
+    data |= fields.message
     if message.tool_calls:
-        extra = _extra(thoughts, message.tool_calls) if dialect.replay_extra else {}
-        data["tool_calls"] = [_call(call, extra.get(call.id)) for call in message.tool_calls]
+        unsigned = _UNSIGNED if dialect.signs_calls and not fields.calls else {}
+        first, *others = message.tool_calls
+        data["tool_calls"] = [
+            _call(first, fields.calls.get(first.id, unsigned)),
+            *(_call(call, fields.calls.get(call.id, {})) for call in others),
+        ]
     return data
 
 
-def _details(thoughts: Sequence[Thinking]) -> list[Any]:
-    return [item for part in thoughts for item in details_of(part.signature)]
-
-
-def _call(call: ToolCall, extra: object) -> dict[str, Any]:
-    # A single unreadable argument text or odd name would fail the whole conversation.
+def _call(call: ToolCall, fields: Mapping[str, Any]) -> dict[str, Any]:
+    # One unreadable argument text, like an odd name, would fail the whole conversation.
     raw = call.raw if call.arguments is not None else json.dumps({"unreadable": call.raw})
     function = {"name": sendable_tool_name(call), "arguments": raw.strip() or "{}"}
-    data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
-    return data if extra is None else data | {"extra_content": extra}
-
-
-def _extra(thoughts: list[Thinking], calls: Sequence[ToolCall]) -> Mapping[str, Any]:
-    """Return the attachments of calls by id; a placeholder for another model's first call."""
-    for part in thoughts:
-        if part.signature and part.signature.startswith('{"extra_content"'):
-            extra = json.loads(part.signature)["extra_content"]
-            if isinstance(extra, dict) and any(call.id in extra for call in calls):
-                return extra
-    return {calls[0].id: _UNSIGNED}
+    function |= fields.get("function", {})
+    return {"id": call.id, "type": "function", **fields, "function": function}

@@ -13,7 +13,7 @@ from agent.errors import BadReply, Unavailable
 from agent.events import FILTERED, ModelEvent, Reply, ToolCallDelta
 from agent.i18n import t
 from agent.providers.http.json_stream import JsonObject
-from agent.providers.openai.request import ReasoningDetails, extra_to_signature
+from agent.providers.openai.unknown_fields import UnknownFields
 from agent.providers.text_stream import TextStream
 from agent.providers.tool_calls import parse_tool_call
 from agent.providers.wire_text import count_of, text_of
@@ -103,7 +103,6 @@ class _Call:
     index: int | None
     name: str = ""
     pieces: list[str] = field(default_factory=list)
-    extra: object = None
 
     @property
     def raw(self) -> str:
@@ -113,14 +112,16 @@ class _Call:
 class OpenAIResponseBuilder:
     """Converter of stream chunks to model events.
 
-    `number` returns the first number for ids that the server did not send.
+    `number` returns the first number for ids that the server did not send. `server` is the name of
+    the address, to which alone the reply's unknown fields are sent back.
     """
 
-    def __init__(self, number: Callable[[], int]) -> None:
+    def __init__(self, number: Callable[[], int], server: str = "") -> None:
         self.finish_reason: str | None = None
         self._number = number
         self._speech = TextStream()
-        self._details = ReasoningDetails()
+        self._server = server
+        self._unknown_fields = UnknownFields()
         self._calls: list[_Call] = []
         self._usage: Usage | None = None
         self._chunks = 0
@@ -134,7 +135,7 @@ class OpenAIResponseBuilder:
             return
         self._chunks += 1
         delta = delta_of(choice)
-        self._details.add(delta)
+        self._unknown_fields.add_to_message(delta)
         self._has_refused = self._has_refused or bool(text_of(delta.get("refusal")))
         yield from self._speech.add_thinking(thinking_of_delta(delta))
         yield from self._speech.add_text(text_of_delta(delta))
@@ -161,10 +162,8 @@ class OpenAIResponseBuilder:
         content: list[Part] = []
         if self._speech.thinking:
             content.append(Thinking(self._speech.thinking))
-        if extra := {call.id: call.extra for call in self._calls if call.extra is not None}:
-            content.append(Thinking("", extra_to_signature(extra)))
-        if details := self._details.signature:
-            content.append(Thinking("", details))
+        if signature := self._unknown_fields.signature(self._server):
+            content.append(Thinking("", signature))
         if self._speech.text:
             content.append(Text(self._speech.text))
         cut = self.finish_reason == "length"
@@ -181,8 +180,7 @@ class OpenAIResponseBuilder:
         call = self._find(index, call_id, name) or self._open(index, call_id)
         if name and name != call.name and not call.raw:
             call.name += name
-        if delta.get("extra_content") is not None:
-            call.extra = delta["extra_content"]
+        self._unknown_fields.add_to_call(call.id, delta)
         piece = function.get("arguments")
         if isinstance(piece, dict):
             piece = json.dumps(piece, ensure_ascii=False, separators=(",", ":"))

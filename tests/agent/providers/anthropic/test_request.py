@@ -74,7 +74,7 @@ def test_thinking_is_replayed_only_to_its_vendor() -> None:
         Thinking("hm", SIGNATURE),
         RedactedThinking(REDACTED),
         Thinking("unsigned"),
-        Thinking("", '{"extra_content": {}}'),
+        Thinking("", '{"unknown_fields": {}}'),
         Text("so"),
     )
     sent = body(user("hi"), Message("assistant", parts, CALLS[:1]), RESULTS[0])

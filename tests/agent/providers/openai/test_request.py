@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest, ToolSpec
-from agent.providers.openai.request import OpenAIRequestEncoder, extra_to_signature
+from agent.providers.openai.request import OpenAIRequestEncoder
 from agent.providers.vendors import Dialect
 from agent.text.visible import replace_lone_surrogates
 from agent.types import Message, Text, Thinking, ToolCall, assistant, user
@@ -93,17 +93,9 @@ def test_reasoning_is_replayed_if_the_dialect_requires_it() -> None:
     assert b"reasoning_content" not in encoder.body(request)
 
 
-def test_vendor_fields_of_a_call_are_replayed_only_to_that_vendor() -> None:
-    extra = extra_to_signature({"c1": {"google": {"thought_signature": "abc"}}})
-    message = Message("assistant", (Thinking("", extra),), (CALL,))
-    sent = body(model_request(message), Dialect(replay_extra=True))["messages"][1]["tool_calls"][0]
-    assert sent["extra_content"] == {"google": {"thought_signature": "abc"}}
-    assert "abc" not in str(body(model_request(message)))
-
-
 def test_calls_of_another_model_get_a_placeholder_signature() -> None:
     second = replace(CALL, id="c2")
-    sent = body(model_request(assistant("", (CALL, second))), Dialect(replay_extra=True))[
+    sent = body(model_request(assistant("", (CALL, second))), Dialect(signs_calls=True))[
         "messages"
     ][1]
     first, other = sent["tool_calls"]
