@@ -137,8 +137,9 @@ def find_outer_store(folder: Path) -> OuterStore | None:
         owners = {os.lstat(path).st_uid for path in (folder, own, common)}
     except (OSError, ValueError):
         return None
-    # The mount of the store would cover a workspace inside it.
-    is_apart = not common.is_relative_to(folder) and not folder.is_relative_to(common)
+    # Worktrees of a bare repository may be directly in it, between git's own entries.
+    is_deep = folder.is_relative_to(common) and folder.parent != common
+    is_apart = not common.is_relative_to(folder) and not is_deep
     return OuterStore(own, common) if is_named and is_apart and len(owners) == 1 else None
 
 

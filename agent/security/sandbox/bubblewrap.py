@@ -137,7 +137,8 @@ class Bubblewrap:
             job = replace(job, folders=tuple(each for each in job.folders if each.path in added))
             writable = {each.path: added[each.path] for each in job.writable_folders}
             read_only = {**caches, **{path: added[path] for path in added if path not in writable}}
-            changeable = {**opened_folders, **writable}
+            # A worktree may be in its bare repository.
+            changeable = dict(sorted({**opened_folders, **writable}.items()))
             setup = _Setup(handed_over, [*_NAMESPACES])
             if "--disable-userns" in self.features:
                 setup.arguments.append("--disable-userns")

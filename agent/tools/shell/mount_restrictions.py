@@ -206,11 +206,25 @@ def _outer_store(settings: ToolSettings, call: CallContext) -> StoreMount | None
                 read_only += _existing(entry, WORKTREE_FILES if "untrusted" in call.taint else ())
             elif entry != store.own:
                 read_only.append(entry)
+    if call.workspace.parent == store.common:
+        # Other worktrees in a bare repository.
+        read_only += _folders_of_others(store.common, call.workspace)
     return StoreMount(
         FolderIdentity.of(store.common),
         tuple(read_only),
         tuple(path for path in writable if path.is_dir() and not path.is_symlink()),
     )
+
+
+def _folders_of_others(store: Path, workspace: Path) -> list[Path]:
+    """Return the folders in a store that git does not need for work in a worktree inside it."""
+    needed = {workspace.name, "objects", "refs", "logs", "worktrees", *GIT_CONTROL_FILES}
+    with os.scandir(store) as entries:
+        return [
+            Path(entry.path)
+            for entry in entries
+            if entry.is_dir(follow_symlinks=False) and entry.name not in needed
+        ]
 
 
 def _is_of_worktree_in(entry: Path, workspace: Path) -> bool:

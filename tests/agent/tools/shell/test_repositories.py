@@ -378,14 +378,40 @@ def test_folder_that_only_resembles_a_store_is_not_opened(tmp_path: Path) -> Non
     assert find_outer_store(folder) is None
 
 
-def test_store_around_its_worktree_is_not_opened(tmp_path: Path) -> None:
-    bare = tmp_path.resolve() / "project.git"
-    bare.mkdir()
-    git(bare, "init", "-q", "--bare", "-b", "main")
-    tree = git(bare, "commit-tree", "-m", "first", git(bare, "mktree").strip()).strip()
-    git(bare, "update-ref", "refs/heads/main", tree)
-    git(bare, "worktree", "add", "-q", "main")
-    assert find_outer_store(bare / "main") is None
+def bare_with(folder: Path, *names: str) -> Path:
+    """Return a bare repository with worktrees inside it."""
+    folder.mkdir()
+    git(folder, "init", "-q", "--bare", "-b", "main")
+    tree = git(folder, "commit-tree", "-m", "first", git(folder, "mktree").strip()).strip()
+    git(folder, "update-ref", "refs/heads/main", tree)
+    for name in names:
+        git(folder, "worktree", "add", "-q", "-b", name.replace("/", "-"), name, "main")
+    return folder
+
+
+def test_store_far_around_its_worktree_is_not_opened(tmp_path: Path) -> None:
+    bare = bare_with(tmp_path.resolve() / "project.git", "near", "deep/inside")
+    assert find_outer_store(bare / "near") is not None
+    assert find_outer_store(bare / "deep" / "inside") is None
+
+
+async def test_git_works_in_a_worktree_inside_its_bare_repository(
+    box: Bubblewrap, call: CallContext, tmp_path: Path
+) -> None:
+    bare = bare_with(tmp_path.resolve() / "project.git", "own", "other")
+    inside = replace(call, environment=replace(call.environment, workspace=bare / "own"))
+    line = f"echo x >a && git add a && {COMMIT} second && git status -s && git worktree add -q w"
+    shown = await run_exec(box, inside, line)
+    assert shown.endswith("[exit code 0]"), shown
+    assert git(bare / "own", "log", "--format=%s").split() == ["second", "first"]
+    assert (bare / "own" / "w" / "a").exists()
+    before = (bare / "config").read_text()
+    attack = "for f in config hooks/x other/x worktrees/other/HEAD; do echo x >../$f; done; "
+    await run_exec(box, inside, f"{attack} git config core.fsmonitor ./x; mv ../other ../gone")
+    assert (bare / "config").read_text() == before
+    assert not (bare / "hooks" / "x").exists()
+    assert not (bare / "other" / "x").exists()
+    assert git(bare / "other", "status", "--porcelain") == ""
 
 
 async def test_submodules_of_worktrees_are_protected(
