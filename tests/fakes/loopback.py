@@ -25,6 +25,7 @@ class LoopbackServer:
         self.port = port
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._hang_end = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
     @property
@@ -43,6 +44,7 @@ class LoopbackServer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._stopping.set()
+        self.end_hangs()
         self.changed()
         assert self._runner is not None
         await self._runner.cleanup()
@@ -89,9 +91,15 @@ class LoopbackServer:
             return
 
     async def hang(self, request: web.Request) -> web.Response:
-        """Do not respond until the client leaves or the server stops."""
-        await self._stopping.wait()
+        """Do not respond until the client leaves, `end_hangs` is called or the server stops."""
+        await self._hang_end.wait()
         return await reset(request)
+
+    def end_hangs(self) -> None:
+        """Reset the connections that hang."""
+        self._hang_end.set()
+        if not self.stopping:
+            self._hang_end = asyncio.Event()
 
 
 async def reset(request: web.Request) -> web.Response:

@@ -212,6 +212,7 @@ async def test_hanging_file_delays_no_other_chat(gateway: GatewayProcess, chat: 
     await gateway.api.user_says(chat + 100_000, "hi")
     await gateway.until(lambda: gateway.api.answers(chat + 100_000))
     assert not gateway.api.answers(chat)
+    gateway.api.end_hangs()
     await gateway.idle()
     assert gateway.api.answers(chat) == ["echo: [photo] slow"]
 
