@@ -4,8 +4,8 @@ import pytest
 
 from gateway.channels.telegram.outbound.render import PAGE_NOTE, PREVIEW_NOTE
 from gateway.turns.commit import ENDS_ABOVE
-from tests.fakes.faults import lost_response, status
-from tests.fakes.model_script import Break, Call, ReplyScript
+from tests.fakes.faults import lost_response
+from tests.fakes.model_script import Break, ReplyScript
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -43,35 +43,6 @@ async def test_typing_is_shown_while_the_model_is_silent(
     gateway.model.let_go()
     await gateway.idle()
     assert gateway.api.answers(chat) == ["late"]
-
-
-async def test_turn_with_a_tool_grows_in_the_same_message(
-    gateway: GatewayProcess, chat: int
-) -> None:
-    look = (Call("list_dir", {"path": "."}),)
-    text = "Let me look at the folder first, please wait."
-    gateway.model.script(slow(text, tool_calls=look, waits_at=3))
-    gateway.model.script(slow())
-    await gateway.api.user_says(chat, "go")
-    await gateway.until(lambda: gateway.api.answers(chat))
-    gateway.model.let_go()
-    await gateway.idle()
-    (answer,) = gateway.api.answers(chat)
-    assert answer == f"Let me look at the folder first, please wait.\n\n{TEXT}"
-    assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
-
-
-async def test_retry_removes_the_shown_text(gateway: GatewayProcess, chat: int) -> None:
-    gateway.model.script(
-        slow("Words that nobody should keep.", waits_at=3, breaks=Break("reset", after=4))
-    )
-    gateway.model.script(slow())
-    await gateway.api.user_says(chat, "go")
-    await gateway.until(lambda: any(a.startswith("Words") for a in gateway.api.answers(chat)))
-    gateway.model.let_go()
-    await gateway.idle()
-    assert gateway.api.answers(chat) == [TEXT]
-    assert len(gateway.model.requests) == 2
 
 
 async def test_long_answer_streams_into_further_messages(
@@ -127,23 +98,6 @@ async def test_lost_preview_is_repeated_with_a_mark(gateway: GatewayProcess, cha
     assert answer == f"{PREVIEW_NOTE}{TEXT}"
 
 
-async def test_streamed_answer_does_not_overtake_a_waiting_one(
-    gateway: GatewayProcess, chat: int
-) -> None:
-    gateway.api.fail("sendMessage", status(409), times=2)
-    gateway.model.script(ReplyScript(text="first"))
-    gateway.model.script(slow(waits_at=3))
-    await gateway.api.user_says(chat, "one")
-    await gateway.until(lambda: gateway.model.requests)
-    await gateway.api.user_says(chat, "two")
-    await gateway.until(lambda: len(gateway.api.answers(chat)) == 2)
-    assert gateway.api.answers(chat)[0] == "first"
-    gateway.model.let_go()
-    await gateway.idle()
-    assert gateway.api.answers(chat) == ["first", TEXT]
-    assert gateway.methods(chat) == ["sendMessage", "editMessageText"]
-
-
 async def test_group_preview_is_a_reply(gateway: GatewayProcess) -> None:
     group = -100_800
     gateway.model.script(slow())
@@ -152,18 +106,6 @@ async def test_group_preview_is_a_reply(gateway: GatewayProcess) -> None:
     assert gateway.api.answers(group) == [TEXT]
     (shown,) = [message for message in gateway.api.chat(group) if message.from_bot]
     assert shown.reply_to == user_message.message_id
-
-
-async def test_activity_is_replaced_by_the_answer(gateway: GatewayProcess, chat: int) -> None:
-    look = (Call("list_dir", {"path": "notes"}),)
-    gateway.model.script(slow("Let me look at the folder first, please wait.", tool_calls=look))
-    gateway.model.script(ReplyScript(text="Nothing there.", waits_at=0))
-    await gateway.api.user_says(chat, "go")
-    await gateway.until(lambda: any(a.endswith("⏳ Thinking") for a in gateway.api.answers(chat)))
-    gateway.model.let_go()
-    await gateway.idle()
-    (answer,) = gateway.api.answers(chat)
-    assert answer == "Let me look at the folder first, please wait.\n\nNothing there."
 
 
 async def test_silent_turn_shows_a_draft_and_then_one_message(
