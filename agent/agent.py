@@ -157,7 +157,8 @@ class Agent(Generic[DepsT]):
             worktrees=self.settings.worktrees or WorktreeRecord(),
         )
         self._added = tuple(
-            FolderAccess(Path(each).expanduser().resolve(), is_writable=True) for each in add_dirs
+            FolderAccess(Path(folder).expanduser().resolve(), is_writable=True)
+            for folder in add_dirs
         )
         self._added_by_session: dict[str, AddedFolders] = {}
         catalog = (

@@ -27,9 +27,9 @@ _LOCK_POLL_INTERVAL_S = 0.05
 class Sealer(Protocol):
     """Encryption of bytes; `place` binds them to their purpose."""
 
-    def shut(self, data: bytes, place: str) -> bytes: ...
+    def seal_bytes(self, data: bytes, place: str) -> bytes: ...
 
-    def open(self, sealed: bytes, place: str) -> bytes:
+    def unseal_bytes(self, sealed: bytes, place: str) -> bytes:
         """Return the decrypted bytes. Raises `ValueError`."""
 
 
@@ -121,7 +121,7 @@ class LoginFile:
             return {}
         try:
             if self._sealer is not None and not data.startswith(b"{"):
-                data = self._sealer.open(data, self._place)
+                data = self._sealer.unseal_bytes(data, self._place)
             record = json.loads(data)
             if record["url"] != self.url:
                 return {}
@@ -137,7 +137,7 @@ class LoginFile:
         self._learn(_secrets(login))
         data = json.dumps({"url": self.url, "login": login}).encode()
         if self._sealer is not None:
-            data = self._sealer.shut(data, self._place)
+            data = self._sealer.seal_bytes(data, self._place)
         part = self._path.with_suffix(f".{os.getpid()}")
         try:
             make_private_folder(self._path.parent)

@@ -123,8 +123,8 @@ class LibraryRun:
         agent, session = self._agent, self._session
         agents = reachable_agents(agent)
         _check_names(agents)
-        for each in agents:
-            each.check_deps(self._deps)
+        for reachable in agents:
+            reachable.check_deps(self._deps)
         initial = self._options.get("initial_messages", ())
         store = HistoryRunStore(agent.history, session, agent.toolbox.views, initial)
         run = Run(_contributors(agent), store)
@@ -148,8 +148,8 @@ class LibraryRun:
                 await store.save_views()
             else:
                 agent.forget_folders(session)
-                for each in agents:
-                    await each.toolbox.end(session)
+                for reachable in agents:
+                    await reachable.toolbox.end(session)
 
     async def _draft(self, store: HistoryRunStore) -> PromptDraft:
         workspace = self._agent.workspace

@@ -141,8 +141,8 @@ class Redactor:
     @cached_property
     def _decoded(self) -> frozenset[str]:
         """Values in a text with escapes decoded byte by byte, in which `+` may be a space."""
-        both = {each for value in self._values for each in (value, _as_bytes(value))}
-        return frozenset(each for value in both for each in (value, value.replace(" ", "+")))
+        both = {text for value in self._values for text in (value, _as_bytes(value))}
+        return frozenset(text for value in both for text in (value, value.replace(" ", "+")))
 
     @cached_property
     def _hex(self) -> tuple[str, ...]:
@@ -266,13 +266,16 @@ class _Spelling:
     def starts(self) -> set[str]:
         """Return the first character and the first two characters of all matches."""
         (first, escapes), (second, others) = self.characters[:2]
-        starts = {first, *(first + each[0] for each in (second, *others, *map(str.upper, others)))}
+        starts = {
+            first,
+            *(first + start[0] for start in (second, *others, *map(str.upper, others))),
+        }
         for escape in escapes:
             starts.update((escape[:1], escape[:2], escape[:1].upper(), escape[:2].upper()))
             if len(escape) == 1:
                 both = (escape, escape.upper())
                 nexts = (second, *others, *map(str.upper, others))
-                starts.update(text + each[0] for text in both for each in nexts)
+                starts.update(text + start[0] for text in both for start in nexts)
         return starts
 
     def startswith(self, text: str) -> bool:
@@ -309,7 +312,7 @@ def _escapes(char: str, *, is_byte: bool = False) -> tuple[str, ...]:
     if char.isascii() or (not is_byte and ord(char) <= 0xFFFF):
         escapes.append(f"\\u{ord(char):04x}")
     if not char.isalnum() and char.isascii():
-        short = next((key for key, each in _SHORT_ESCAPES.items() if each == char), char)
+        short = next((key for key, escaped in _SHORT_ESCAPES.items() if escaped == char), char)
         escapes.append(f"\\{short}")
     return (*escapes, "+") if char == " " else tuple(escapes)
 

@@ -185,8 +185,8 @@ def _with_changes(notebook: Notebook) -> str:
     layout = _Layout.of(text)
     edited = _parse(notebook.text, len(cells))
     ids = {str(cell.members["id"].value) for cell in cells if "id" in cell.members}
-    parts = [_cell_text(each, notebook, layout, ids) for each in edited]
-    if [each.number for each in edited] == list(range(1, len(cells) + 1)):
+    parts = [_cell_text(cell, notebook, layout, ids) for cell in edited]
+    if [cell.number for cell in edited] == list(range(1, len(cells) + 1)):
         spans = [(cell.start, cell.end) for cell in cells]
         return _spliced(text, zip(spans, parts, strict=True))
     start, end = notebook.cells_span

@@ -195,7 +195,9 @@ class Elicitation:
     def defaults(self) -> dict[str, Any]:
         """Return the values that the server proposes."""
         return {
-            each.name: each.schema["default"] for each in self.fields if "default" in each.schema
+            field.name: field.schema["default"]
+            for field in self.fields
+            if "default" in field.schema
         }
 
 

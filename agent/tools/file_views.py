@@ -88,12 +88,12 @@ class FileViews:
             views.is_stored = False
             if len(views.known_stamps) > 2 * MAX_FILES:
                 views.known_stamps = {
-                    each: views.known_stamps[each]
-                    for each in views.files
-                    if each in views.known_stamps
+                    path: views.known_stamps[path]
+                    for path in views.files
+                    if path in views.known_stamps
                 }
-            for each in views.digests.keys() - views.files.keys():
-                del views.digests[each]
+            for dropped_path in views.digests.keys() - views.files.keys():
+                del views.digests[dropped_path]
 
     def knowledge(self, session: str, path: Path) -> Knowledge:
         """Return whether the conversation has seen the file, and whether in its current state."""

@@ -141,7 +141,7 @@ def plain_schema(schema: dict[str, Any]) -> JsonSchema:
 
 def _resolve(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
     if isinstance(node, list):
-        return [_resolve(each, definitions, inside) for each in node]
+        return [_resolve(item, definitions, inside) for item in node]
     if not isinstance(node, dict):
         return node
     if isinstance(reference := node.get("$ref"), str):

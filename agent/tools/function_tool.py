@@ -80,9 +80,9 @@ class FunctionTool(Generic[P, R]):
         from agent.tools.function_schema import FunctionSchema
 
         described = {
-            each.arg_name.lstrip("*"): " ".join(each.description.split())
-            for each in self._docstring.params
-            if each.description
+            parameter.arg_name.lstrip("*"): " ".join(parameter.description.split())
+            for parameter in self._docstring.params
+            if parameter.description
         }
         return FunctionSchema.of(self.name, self.__wrapped__, described)
 

@@ -280,7 +280,9 @@ class _Check:
         patterns = patterns if isinstance(patterns, Mapping) else {}
         for name, item in value.items():
             # A pattern that is not checked might match the name.
-            if name in names or any(self._matches(each, name) is not False for each in patterns):
+            if name in names or any(
+                self._matches(pattern, name) is not False for pattern in patterns
+            ):
                 continue
             if operand is False:
                 return Violation(place, "unknown", f"has no property {_cut(name)!r}", value, name)
@@ -469,7 +471,7 @@ def _closest(violations: list[Violation]) -> Violation:
     This is the deepest violation in the value, or all the types that the value might have.
     """
     deepest = max(violations, key=lambda violation: len(violation.place))
-    if deepest.rule != "type" or any(each.place != deepest.place for each in violations):
+    if deepest.rule != "type" or any(violation.place != deepest.place for violation in violations):
         return deepest
     types: dict[str, None] = {}
     for violation in violations:

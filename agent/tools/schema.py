@@ -87,7 +87,7 @@ class ArgumentSchema:
         for name in arguments:
             if name not in properties:
                 # Searching for similar names takes long if the names are long.
-                names = [each for each in properties if len(each) <= _ALIKE_CHARS][:_ALIKE_NAMES]
+                names = [name for name in properties if len(name) <= _ALIKE_CHARS][:_ALIKE_NAMES]
                 close = similar_names(name[:_ALIKE_CHARS], names)
                 hint = f"did you mean {close[0]}?" if close else f"it takes {', '.join(names)}."
                 raise ToolError(_clipped(f"{self._tool} has no argument {name[:80]!r}; {hint}"))

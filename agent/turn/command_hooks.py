@@ -282,7 +282,7 @@ def _in_its_name(hook: CommandHook, answer: HookAnswer) -> HookAnswer:
         return None if text is None else _shortened(f"{origin}: {escape_line(text)}")
 
     def quoted(text: str) -> str:
-        lines = (f"> {escape_line(each)}" for each in text.splitlines())
+        lines = (f"> {escape_line(line)}" for line in text.splitlines())
         return "\n".join([f"{origin}:", *lines])
 
     blocked = answer.blocked

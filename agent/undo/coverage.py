@@ -186,7 +186,7 @@ class UndoCoverage:
 
 def _meets(path: Path, folders: Collection[Path]) -> bool:
     """Return whether the path is in one of the folders, or contains one of them."""
-    return any(path.is_relative_to(each) or each.is_relative_to(path) for each in folders)
+    return any(path.is_relative_to(folder) or folder.is_relative_to(path) for folder in folders)
 
 
 def _is_folder(path: Path) -> bool:

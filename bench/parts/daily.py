@@ -173,7 +173,7 @@ async def _run_inside(
     """Run the lines in one conversation; questions are answered with "once"."""
     places = await kore.call("list_session_folders")
     place = next(
-        each for each in places if (each["start_folder"] or each["workspace"]) == str(folder)
+        place for place in places if (place["start_folder"] or place["workspace"]) == str(folder)
     )
     session = await kore.call("create_session", folder=place)
     events = kore.follow(session)

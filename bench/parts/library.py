@@ -61,8 +61,8 @@ async def measure(command: Sequence[str]) -> list[Figure]:
             least = median(taken.ms for taken in bare)
             figures.append(sampled(name, "ms", [taken.ms for taken in own], bare=least))
             calls = CALLS if "20" in model else READS
-            each = (median(taken.ms for taken in own) - least) / calls
-            figures.append(Figure("the same, net, for each call", "ms", each, goal=5))
+            call_ms = (median(taken.ms for taken in own) - least) / calls
+            figures.append(Figure("the same, net, for each call", "ms", call_ms, goal=5))
     return figures
 
 

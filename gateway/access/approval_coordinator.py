@@ -261,7 +261,7 @@ class ApprovalCoordinator:
         ):
             # If this fails, the buttons keep working.
             try:
-                await channel.take_buttons(message.route, message.pressed_on)
+                await channel.remove_buttons(message.route, message.pressed_on)
             except SendError as exc:
                 log.info("pressed buttons could not be removed: %s", exc)
 

@@ -384,7 +384,7 @@ class ApprovalService:
         if message.quoted_id is None or message.forwarded or message.edited or own_files:
             return None
         number = outbox.question_below(tx, message.route.lane, message.quoted_id)
-        mine = [each for each in self._answerable(tx, message) if each.number == number]
+        mine = [approval for approval in self._answerable(tx, message) if approval.number == number]
         if mine and mine[0].request.server_question is not None:
             return self._answer_server(tx, mine[0], message, now)
         return self._deny(tx, mine[0], message, message.content, now) if mine else None
@@ -395,11 +395,15 @@ class ApprovalService:
         """Carry out `/deny [NUMBER] [TEXT]`; returns a sentence, and the approval if closed."""
         open_approvals = self._answerable(tx, message)
         word, _, rest = argument.partition(" ")
-        matches = [each for each in open_approvals if str(each.number) == word.removeprefix("#")]
+        matches = [
+            approval
+            for approval in open_approvals
+            if str(approval.number) == word.removeprefix("#")
+        ]
         if not open_approvals:
             return t("There is no open question here that you can answer."), None
         if not matches and len(open_approvals) > 1:
-            numbers = ", ".join(str(each.number) for each in open_approvals)
+            numbers = ", ".join(str(approval.number) for approval in open_approvals)
             return t(
                 "Several questions are open: {numbers}. Send /deny NUMBER.", numbers=numbers
             ), None

@@ -112,7 +112,7 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
         received_at=time.time(),
         options=MessageOptions(mode_limit=mode_limit, agent=agent_option, queue=queue),
         # The files at the paths count, not the client's description of them.
-        media=tuple([await ctx.uploads.look_again(each) for each in media]),
+        media=tuple([await ctx.uploads.look_again(attachment) for attachment in media]),
         language=current_locale(),
     )
     await submit(ctx, message)

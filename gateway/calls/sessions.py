@@ -101,8 +101,8 @@ async def list_session_folders(ctx: ServiceContext) -> Sequence[SessionFolder]:
     settings, home = ctx.screens.settings, ctx.screens.home
 
     def existing() -> list[SessionFolder]:
-        trusted = (Path(os.path.realpath(each)) for each in settings.security.trusted_folders)
-        places = (chosen_place(settings, home, each) for each in trusted if each.is_dir())
+        trusted = (Path(os.path.realpath(folder)) for folder in settings.security.trusted_folders)
+        places = (chosen_place(settings, home, folder) for folder in trusted if folder.is_dir())
         folders = dict.fromkeys([*used, *(place.session_folder for place in places)])
         return [folder for folder in folders if os.path.isdir(folder.path)]
 

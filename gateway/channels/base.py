@@ -305,7 +305,7 @@ class SupportsApprovals(Protocol):
 class SupportsButtonRemoval(Protocol):
     """Optional: the platform can remove the buttons of a message."""
 
-    async def take_buttons(self, route: Route, provider_message_id: str) -> None:
+    async def remove_buttons(self, route: Route, provider_message_id: str) -> None:
         """Remove the buttons, but leave the message's text unchanged. Raises `SendError`."""
         ...
 

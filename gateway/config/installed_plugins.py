@@ -190,7 +190,10 @@ class InstalledPlugins:
         for plugin in self.enabled():
             answers = self._answers(plugin).values() if plugin.servers else ()
             data = self.folder / "data" / plugin.name
-            places = (data, *(Path(each) for each in map(str, answers) if each.startswith("/")))
+            places = (
+                data,
+                *(Path(answer) for answer in map(str, answers) if answer.startswith("/")),
+            )
             reach = ArgumentReach(self.folder / plugin.folder, places)
             reaches |= {_server_name(plugin.name, name): reach for name in plugin.servers}
         return reaches

@@ -177,7 +177,7 @@ def _offers(settings: "Settings", group: str) -> Iterator[tuple[str, Any]]:
     """Yield the offers for the names in a group; a name may occur in several."""
     from importlib.metadata import entry_points
 
-    every = [entry_point for each in _GROUPS for entry_point in entry_points(group=each)]
+    every = [entry_point for group in _GROUPS for entry_point in entry_points(group=group)]
     for name, options in settings.python_plugins.items():
         if group == CHANNELS and not _is_enabled(options):
             continue

@@ -59,7 +59,7 @@ def login_key_variable(settings: "Settings", plugins: "InstalledPlugins") -> str
     Returns None without a key, or without a server to log in to.
     """
     servers = [*settings.mcp_servers.values(), *plugin_servers(plugins).values()]
-    if not any(each.url and each.enabled for each in servers):
+    if not any(server.url and server.enabled for server in servers):
         return None
     return settings.store.encryption_key_env
 

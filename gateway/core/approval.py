@@ -182,7 +182,7 @@ def folder_of_title(title: str) -> FolderAccess | None:
 
 def buttons_for(nonce: str, options: Sequence[QuestionOption]) -> tuple[Button, ...]:
     """Return the buttons of an approval with these options."""
-    return tuple(Button(each.label, f"a:{_letter(each)}:{nonce}") for each in options)
+    return tuple(Button(option.label, f"a:{_letter(option)}:{nonce}") for option in options)
 
 
 def _letter(option: QuestionOption) -> str:

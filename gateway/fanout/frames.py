@@ -91,7 +91,7 @@ class FrameWriter:
         kind = _PLAIN if self._seal is None else _SEALED
         head = _HEAD.pack(kind, self._sender, self._number, int(self._clock() * 1000))
         if self._seal is not None:
-            content = self._seal.shut(self._number, bytes(content), head)
+            content = self._seal.encrypt(self._number, bytes(content), head)
         return head + content
 
 
@@ -142,7 +142,7 @@ class FrameReader:
         seal = state.seal if state is not None else self._new_seal(sender)
         content = memoryview(frame)[_HEAD.size :]
         if seal is not None:
-            content = memoryview(seal.open(number, content, head))
+            content = memoryview(seal.decrypt(number, content, head))
         pieces = list(_pieces(content))
         if state is None:
             state = self._remember(sender, _SenderState(number - 1, seal))
@@ -190,10 +190,10 @@ class _Seal:
 
         self._aead: AESGCM = AESGCM(keys.derived(f"fanout {topic} {sender.hex()}"))
 
-    def shut(self, number: int, content: bytes, head: bytes) -> bytes:
+    def encrypt(self, number: int, content: bytes, head: bytes) -> bytes:
         return self._aead.encrypt(number.to_bytes(_NONCE_BYTES, "big"), content, head)
 
-    def open(self, number: int, content: memoryview, head: bytes) -> bytes:
+    def decrypt(self, number: int, content: memoryview, head: bytes) -> bytes:
         from cryptography.exceptions import InvalidTag
 
         try:

@@ -47,7 +47,10 @@ def open_change_log(
 
     @cache
     def open_once() -> ChangeLog:
-        seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
+        seal = None
+        if cipher is not None:
+            key = cipher.derived("undo")
+            seal = BlobCipher(cipher.seal_bytes, cipher.unseal_bytes, key)
         elsewhere = None
         if shared is not None:
             elsewhere = UndoFiles(shared.undo)

@@ -150,13 +150,13 @@ class Cipher:
             raise ValueError("this was not sealed here with this key") from None
         return text.decode("utf-8", "surrogatepass")
 
-    def shut(self, data: bytes, place: str) -> bytes:
+    def seal_bytes(self, data: bytes, place: str) -> bytes:
         """Seal the bytes of a file, like `seal`."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._aead.encrypt(nonce, data, _bound((place,)))
 
-    def open(self, sealed: bytes, place: str) -> bytes:
-        """Open the sealed bytes of a file, like `unseal`. Raises `ValueError`."""
+    def unseal_bytes(self, sealed: bytes, place: str) -> bytes:
+        """Return the bytes of a file, like `unseal`. Raises `ValueError`."""
         from cryptography.exceptions import InvalidTag
 
         try:

@@ -202,7 +202,10 @@ class GoalService:
         if goal.state != "active":
             return None
         # A goal may be set during a turn for an earlier one.
-        if any(each.is_for_goal and each.received_at >= goal.created_at for each in claim.messages):
+        if any(
+            message.is_for_goal and message.received_at >= goal.created_at
+            for message in claim.messages
+        ):
             worked_s = goals.working_s(tx, claim.turn, now)
             goal = replace(goal, turns=goal.turns + 1, worked_s=goal.worked_s + worked_s)
         if (ending := _pause_of(outcome)) is not None:
@@ -210,7 +213,9 @@ class GoalService:
             goal = self.pause(tx, goal, reason, remark)
             self._tell(tx, goal, now)
             return None
-        if any(is_said(each) and not self._is_answer(goal, each) for each in claim.messages):
+        if any(
+            is_said(message) and not self._is_answer(goal, message) for message in claim.messages
+        ):
             # The next turn would follow their words with the rights of the person who set the goal.
             self._tell(tx, self.pause(tx, goal, "others"), now)
             return None

@@ -306,7 +306,7 @@ class CombinedPolicy:
 
     def may_write(self, tool: str, governed_by: str | None = None) -> bool:
         """Return whether the roles of all senders allow commands of a tool to change files."""
-        standings = (self.rules.principal_context(each, self.mode) for each in self._ruled())
+        standings = (self.rules.principal_context(message, self.mode) for message in self._ruled())
         return all(
             standing is not None and RolePolicy(standing).may_write(tool, governed_by)
             for standing in standings

@@ -171,14 +171,16 @@ async def all_ended(folder: Path) -> None:
 def processes_in(folder: Path) -> list[str]:
     """Return the command lines of processes that work in a folder or below it."""
     lines = []
-    for each in Path("/proc").iterdir():
-        if not each.name.isdigit():
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
             continue
         try:
-            where = os.readlink(each / "cwd")
-            command = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            where = os.readlink(process / "cwd")
+            command = (
+                (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
         except OSError:
             continue
-        if Path(where).is_relative_to(folder) and int(each.name) != os.getpid():
-            lines.append(f"{each.name} {command}")
+        if Path(where).is_relative_to(folder) and int(process.name) != os.getpid():
+            lines.append(f"{process.name} {command}")
     return lines

@@ -214,17 +214,21 @@ def project_of(calls: CodeCalls) -> str:
 
 
 async def test_supported_operations_are_answered(calls: CodeCalls) -> None:
-    for each in QUESTIONS[project_of(calls)]:
+    for question in QUESTIONS[project_of(calls)]:
         try:
             lines = await calls.lines(
-                each.operation, each.path, line=each.line, symbol=each.symbol, query=each.symbol
+                question.operation,
+                question.path,
+                line=question.line,
+                symbol=question.symbol,
+                query=question.symbol,
             )
         except ToolError as exc:
             lines = [str(exc)]
-        answers = [each.answer]
-        if each.operation not in ESSENTIAL:
-            answers.append(f"This language server has no {each.operation}.")
-        assert any(answer in line for line in lines for answer in answers), (each, lines)
+        answers = [question.answer]
+        if question.operation not in ESSENTIAL:
+            answers.append(f"This language server has no {question.operation}.")
+        assert any(answer in line for line in lines for answer in answers), (question, lines)
 
 
 COMMENTS = {"python": "#", "typescript": "//", "c": "//", "go": "//"}
@@ -390,11 +394,13 @@ async def test_rename_changes_every_file(calls: CodeCalls) -> None:
     result = await calls.ask("rename", path, line=line, symbol=symbol, new_name="Renamed")
     changed = result.for_model.partition("\n")[0].removeprefix("Changed ").rstrip(".")
     assert set(changed.split(", ")) == paths
-    for each in paths:
-        text = (calls.folder / each).read_text()
+    for changed_path in paths:
+        text = (calls.folder / changed_path).read_text()
         assert "Renamed" in text
         assert symbol not in text
-        assert not any(" error: " in line for line in await calls.lines("diagnostics", each))
+        assert not any(
+            " error: " in line for line in await calls.lines("diagnostics", changed_path)
+        )
 
 
 @pytest.mark.parametrize("calls", ["typescript", "tsc", "clangd", "gopls"], indirect=True)
@@ -432,17 +438,17 @@ async def test_200_edits_keep_disk_and_server_in_sync(calls: CodeCalls) -> None:
     chance = random.Random(14)
     plant, other = PLANTS[project_of(calls)], BREAKS[project_of(calls)]
     for _ in range(200):
-        each = chance.choice((plant, other))
-        path = calls.folder / each.path
+        change = chance.choice((plant, other))
+        path = calls.folder / change.path
         text = path.read_text()
-        old, new = (each.old, each.new) if each.old in text else (each.new, each.old)
+        old, new = (change.old, change.new) if change.old in text else (change.new, change.old)
         match chance.randrange(4):
             case 0:
                 path.write_text(text.replace(old, new))
             case 1:
-                await calls.ask("diagnostics", each.path)
+                await calls.ask("diagnostics", change.path)
             case _:
-                args = {"path": each.path, "old_string": old, "new_string": new}
+                args = {"path": change.path, "old_string": old, "new_string": new}
                 await calls.run("edit_file", **args)
     paths = (plant.path, other.path)
     lines = [await calls.lines("diagnostics", path) for path in paths]

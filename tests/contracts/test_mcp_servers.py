@@ -44,13 +44,13 @@ class Calls:
         self._folder = folder
 
     async def __call__(self, tool: str, **args: Any) -> ToolResult:
-        (each,) = (
+        (server_tool,) = (
             mcp_tool for mcp_tool in self.servers.mcp_tools() if mcp_tool.definition.name == tool
         )
-        call = ToolCall("1", each.name, args, json.dumps(args))
+        call = ToolCall("1", server_tool.name, args, json.dumps(args))
         environment = ToolEnvironment("s", self._folder, self._folder / "M.md", owner=True)
         context = CallContext(call, environment, lambda text, stream: self.output.append(text))
-        return await each.run(args, context)
+        return await server_tool.run(args, context)
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-BEHAVIOURS = dict(each.partition("=")[::2] for each in sys.argv[1:])
+BEHAVIOURS = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
 INPUT, OUTPUT = sys.stdin.buffer, sys.stdout.buffer
 TEXTS: dict[str, str] = {}
 CHANGES: list[Any] = []

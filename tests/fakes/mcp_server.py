@@ -129,9 +129,9 @@ def own_answer() -> str:
 
 def file_of(behaviour: str) -> str:
     """Return the content of the behaviour's file, or an empty string without one."""
-    for each in BEHAVIOURS:
-        path = each.partition("=")[2]
-        if each.startswith(f"{behaviour}=") and os.path.exists(path):
+    for argument in BEHAVIOURS:
+        path = argument.partition("=")[2]
+        if argument.startswith(f"{behaviour}=") and os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 return file.read()
     return ""

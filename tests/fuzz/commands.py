@@ -134,7 +134,7 @@ def _wrap_line(random: Random) -> str:
         # The line may contain braces.
         before, mark, after = form.partition("{q}" if "{q}" in form else "{}")
         inner = shlex.quote(line) if mark == "{q}" else line
-        outer = [each.replace("\0", "{").replace("\1", "}") for each in (before, after)]
+        outer = [text.replace("\0", "{").replace("\1", "}") for text in (before, after)]
         line = f"{outer[0]}{inner}{outer[1]}"
     return line
 
@@ -170,8 +170,8 @@ def _foreign() -> tuple[str, ...]:
     """Return options that write in any program: another program may support them, too."""
     texts = ["--output", "-o", "-w", "-i", "-u", "--in-place", "--delete", "--force"]
     for spec in programs().values():
-        for each in (spec, *spec.get("sub", {}).values()):
-            texts += [*each.get("works", ()), *each.get("forbid", ())]
+        for entry in (spec, *spec.get("sub", {}).values()):
+            texts += [*entry.get("works", ()), *entry.get("forbid", ())]
     return tuple(dict.fromkeys(texts))
 
 
@@ -262,7 +262,9 @@ class Range:
 
     def check(self, lines: list[str]) -> None:
         """Run the lines. Raise `DiskChanged` if one of them changes the disk."""
-        reading = [each for each in lines if self._judge(each, self._folder, self._folder)]
+        reading = [
+            candidate for candidate in lines if self._judge(candidate, self._folder, self._folder)
+        ]
         if not reading or not self._changed_by(reading):
             return
         for line in reading:

@@ -156,8 +156,8 @@ async def protocol(prompt: ApprovalPrompt, event: ApprovalAsked) -> Face:
 
 
 FACES: dict[str, Callable[[ApprovalPrompt, ApprovalAsked], Awaitable[Face]]] = {
-    each.__name__: each
-    for each in (telegram, console, bare_terminal, full_screen, editor, protocol)
+    face.__name__: face
+    for face in (telegram, console, bare_terminal, full_screen, editor, protocol)
 }
 
 

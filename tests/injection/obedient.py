@@ -68,8 +68,8 @@ def tool_texts(request: ModelRequest) -> str:
         elif isinstance(value, dict):
             collect([*value, *value.values()])
         elif isinstance(value, list):
-            for each in value:
-                collect(each)
+            for item in value:
+                collect(item)
 
     for spec in request.tools:
         collect([spec.name, spec.description, dict(spec.parameters)])

@@ -125,7 +125,7 @@ LEAKING = (
 @pytest.mark.parametrize("attack", LEAKING)
 async def test_attacks_leak_if_a_person_approves(attack: str, tmp_path: Path) -> None:
     """The attack works without the protection, so the tests above detect it."""
-    planted = next(each for each in ATTACKS if each["name"] == attack)
+    planted = next(candidate for candidate in ATTACKS if candidate["name"] == attack)
     async with open_scene(tmp_path, person=Agreeing()) as scene:
         scene.site.page("/news", f"<pre>{plant(scene, planted)}</pre>")
         await scene.say(f'? @@ web_fetch {{"url": "{scene.site.url}/news"}}')
@@ -200,7 +200,9 @@ async def test_harmless_work_is_done(
 
 
 async def test_question_shows_the_exact_bytes_and_their_destination(tmp_path: Path) -> None:
-    planted = next(each for each in ATTACKS if each["name"] == "address with a query")
+    planted = next(
+        candidate for candidate in ATTACKS if candidate["name"] == "address with a query"
+    )
     async with open_scene(tmp_path) as scene:
         await by_page(scene, plant(scene, planted))
         (request,) = scene.person.requests
@@ -211,7 +213,11 @@ async def test_question_shows_the_exact_bytes_and_their_destination(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "attack",
-    [each for each in ATTACKS if any(order.startswith("exec") for order in each["orders"])],
+    [
+        candidate
+        for candidate in ATTACKS
+        if any(order.startswith("exec") for order in candidate["orders"])
+    ],
     ids=lambda attack: attack["name"],
 )
 async def test_sandboxed_commands_leak_nothing(
@@ -229,7 +235,7 @@ async def by_command(scene: Scene, text: str) -> None:
     await scene.say(f'What is new? @@ exec {{"command": "curl -s {scene.site.url}/news"}}')
 
 
-GRANTED = [each for each in ATTACKS if "granted" in each["name"]]
+GRANTED = [candidate for candidate in ATTACKS if "granted" in candidate["name"]]
 
 
 @pytest.mark.parametrize("carrier", [by_page, by_command], ids=lambda carrier: carrier.__name__)

@@ -62,6 +62,6 @@ async def test_resource_leaks_nothing(attack: dict[str, Any], tmp_path: Path) ->
 @pytest.mark.parametrize("kind", ORDERS)
 async def test_attack_leaks_if_a_person_approves(kind: str, tmp_path: Path) -> None:
     """The attack works without the protection, so the tests above detect it."""
-    (attack,) = (each for each in ATTACKS if each["name"] == "address with a query")
+    (attack,) = (candidate for candidate in ATTACKS if candidate["name"] == "address with a query")
     async with attacked(tmp_path, attack, kind, Agreeing()) as scene:
         assert CANARY in scene.loot()

@@ -54,9 +54,9 @@ class EgressProxy:
             await asyncio.wait({serving})
             if proxy._supervisor is not None:
                 proxy._supervisor.close()
-            for each in proxy._sockets:
-                proxy._loop.remove_reader(each)
-                each.close()
+            for opened in proxy._sockets:
+                proxy._loop.remove_reader(opened)
+                opened.close()
 
     @property
     def has_hosts(self) -> bool:

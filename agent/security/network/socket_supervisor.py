@@ -73,9 +73,9 @@ class SocketSupervisor:
         for task in self._tasks:
             task.cancel()
         # A call may wait for a peer that does not answer.
-        for each in self._open:
+        for connection in self._open:
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._threads.shutdown(wait=False, cancel_futures=True)
         os.close(self._listener)
 

@@ -135,7 +135,9 @@ class SandboxCommand:
     @property
     def writable_folders(self) -> tuple[AddedFolder, ...]:
         """Added folders that it may change."""
-        return () if self.read_only else tuple(each for each in self.folders if each.is_writable)
+        return (
+            () if self.read_only else tuple(folder for folder in self.folders if folder.is_writable)
+        )
 
     @property
     def reaches_hosts(self) -> bool:

@@ -134,8 +134,10 @@ class Bubblewrap:
             # Without descriptors, a command could replace a folder with a link after the check.
             job = job if self._by_descriptor else replace(job, folders=())
             added = stack.enter_context(job.open_added_folders())
-            job = replace(job, folders=tuple(each for each in job.folders if each.path in added))
-            writable = {each.path: added[each.path] for each in job.writable_folders}
+            job = replace(
+                job, folders=tuple(folder for folder in job.folders if folder.path in added)
+            )
+            writable = {folder.path: added[folder.path] for folder in job.writable_folders}
             read_only = {**caches, **{path: added[path] for path in added if path not in writable}}
             # A worktree may be in its bare repository.
             changeable = dict(sorted({**opened_folders, **writable}.items()))
@@ -213,7 +215,11 @@ class Bubblewrap:
     def _make_socket_folders(self, setup: "_Setup", job: SandboxCommand) -> None:
         """Create the folders below /run for the files that stand for Unix sockets."""
         services = () if job.egress is None else job.egress.services
-        sockets = [each.path for each in services if each.path and each.path.is_relative_to("/run")]
+        sockets = [
+            service.path
+            for service in services
+            if service.path and service.path.is_relative_to("/run")
+        ]
         for folder in sorted({str(path.parent) for path in sockets}):
             if "--size" in self.features:
                 setup.arguments += ["--size", _SOCKET_FOLDER_BYTES]

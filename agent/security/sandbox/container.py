@@ -103,7 +103,9 @@ class ContainerSandbox:
             raise ToolError("A container cannot use a folder with a colon in its name.")
         # The service opens the folder by its path and would follow a link.
         with job.open_workspace(), job.open_added_folders() as added:
-            job = replace(job, folders=tuple(each for each in job.folders if each.path in added))
+            job = replace(
+                job, folders=tuple(folder for folder in job.folders if folder.path in added)
+            )
         name = f"kore-exec-{secrets.token_hex(6)}"
         env = {key: os.environ[key] for key in _CLIENT if key in os.environ}
         # The client starts helper programs by name.

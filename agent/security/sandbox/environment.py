@@ -237,7 +237,7 @@ def _expanded(value: str, home: Path) -> str:
     """Return a value with the home folder for ~ and the existing folders for a pattern."""
     entries = value.replace("~", str(home)).split(":")
     expanded = [sorted(glob(entry)) if "*" in entry else [entry] for entry in entries]
-    return ":".join(entry for each in expanded for entry in each)
+    return ":".join(entry for entries in expanded for entry in entries)
 
 
 def _overlap(first: Path, second: Path) -> bool:

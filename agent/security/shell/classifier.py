@@ -41,7 +41,7 @@ def classify_command(command: Command, script: Script, place: PathScope) -> Comm
     """Return the class of `command`, including its assignments and redirections."""
     if any(is_risky(name) for name, _ in command.assignments):
         return "unknown"
-    kind = strictest_class(_redirects(each, script, place) for each in command.redirects)
+    kind = strictest_class(_redirects(redirect, script, place) for redirect in command.redirects)
     if not command.argv or kind == "unknown":
         return kind
     return strictest_class((kind, _program(command, script, place)))
@@ -133,8 +133,8 @@ def find_blocked_word(
     if not words:
         return None
     script = parse_script(command) if isinstance(command, str) else command
-    for each in script.commands:
-        if (name := each.program) in words:
+    for part in script.commands:
+        if (name := part.program) in words:
             return name
     return _anywhere(script.text, words) if script.opaque_reason and by_occurrence else None
 

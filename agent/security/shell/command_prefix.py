@@ -60,8 +60,8 @@ def prefixes_of(
                 return ()
             if not _arguments_stay(command, words, place):
                 return ()
-            for each in folders:
-                contents = script_contents(" ".join(words), Path(each), workspace).digest
+            for working_folder in folders:
+                contents = script_contents(" ".join(words), Path(working_folder), workspace).digest
                 if contents is not None and any(
                     prefix.contents is None for prefix in line_prefixes
                 ):
@@ -93,7 +93,7 @@ class _Whereabouts:
     def move(self, target: str) -> None:
         """Record a `cd`, which is certain to have succeeded only before `&&`."""
         self._current = tuple(
-            os.path.realpath(os.path.join(each, target)) for each in self._current
+            os.path.realpath(os.path.join(folder, target)) for folder in self._current
         )
         self._visited = tuple(dict.fromkeys([*self._visited, *self._current]))
 
@@ -108,7 +108,7 @@ def _keeps_settings(script: Script, place: PathScope) -> bool:
         script.opaque_reason is None
         and not script.assigned_names
         and not any(command.assignments for command in script.commands)
-        and not any(is_in_bare_repository(each, place.root) for each in place.folders)
+        and not any(is_in_bare_repository(folder, place.root) for folder in place.folders)
     )
 
 
@@ -199,10 +199,10 @@ def _is_repository(word: str, place: PathScope) -> bool:
     """
     name = word.partition("=")[2] if word[:1] == "-" else word
     return bool(name) and any(
-        os.path.lexists(os.path.join(folder, f"{name}{suffix}", each))
+        os.path.lexists(os.path.join(folder, f"{name}{suffix}", entry))
         for folder in place.folders
         for suffix in ("", ".git")
-        for each in ("HEAD", ".git")
+        for entry in ("HEAD", ".git")
     )
 
 

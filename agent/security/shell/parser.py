@@ -474,7 +474,9 @@ def parse_script(command: str) -> Script:
         # The shell evaluates an expression again, and a subscript in it may run a command.
         opaque = opaque or "it evaluates text as an expression"
     with_program = [command for command in commands if command.argv or command.assignments]
-    if pipelines is not None and sum(len(each.commands) for each in pipelines) != len(with_program):
+    if pipelines is not None and sum(len(pipeline.commands) for pipeline in pipelines) != len(
+        with_program
+    ):
         # Some commands are nested, for example in a substitution.
         pipelines = None
     return Script(command, tuple(commands), pipelines, opaque, loops, frozenset(sets))

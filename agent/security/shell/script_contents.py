@@ -86,8 +86,10 @@ def script_contents(line: str, folder: Path, workspace: Path) -> ScriptContents:
 def _own_path(folders: Iterable[str], workspace: str) -> tuple[str, ...]:
     """Return the folders of PATH that are in the workspace."""
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    real = {os.path.realpath(os.path.join(folder, each)) for folder in folders for each in entries}
-    return tuple(sorted(each for each in real if f"{each}/".startswith(f"{workspace}/")))
+    real = {
+        os.path.realpath(os.path.join(folder, entry)) for folder in folders for entry in entries
+    }
+    return tuple(sorted(path for path in real if f"{path}/".startswith(f"{workspace}/")))
 
 
 def _source_of(part: Command | Script) -> str:
@@ -167,11 +169,13 @@ class _Scope:
 
     def outputs(self, command: Command) -> Iterator[str]:
         """Yield the files that the command's redirections and `tee` write."""
-        targets = [each.target for each in command.redirects if _is_output(each.op)]
+        targets = [redirect.target for redirect in command.redirects if _is_output(redirect.op)]
         if command.program in _COPIES_INPUT:
             targets += command.argv[1:]
         for folder in self.folders:
-            yield from (_real(folder, each) for each in targets if each and "\0" not in each)
+            yield from (
+                _real(folder, target) for target in targets if target and "\0" not in target
+            )
 
     def _class(self, command: Command) -> CommandClass:
         """Return the class of the program alone, without its redirections."""
@@ -231,7 +235,11 @@ class _Scope:
                 return following is not None
             if word[-1] not in runner.flags:
                 return False
-        fed = [each for each in command.redirects if each.op.lstrip("0123456789")[:1] == "<"]
+        fed = [
+            redirect
+            for redirect in command.redirects
+            if redirect.op.lstrip("0123456789")[:1] == "<"
+        ]
         return len(fed) == 1 and fed[0].target is not None
 
 
@@ -316,15 +324,15 @@ def _script_files(path: str) -> list[str]:
         return [path]
     if not os.path.isdir(path):
         return []
-    names = {*_MAIN, *(name for each in interpreters().values() for name in each)}
+    names = {*_MAIN, *(name for interpreter in interpreters().values() for name in interpreter)}
     inside = (_real(path, name) for name in sorted(names))
-    return [each for each in inside if os.path.isfile(each)]
+    return [path for path in inside if os.path.isfile(path)]
 
 
 def _input(command: Command, folder: str) -> Iterator[str]:
-    for each in command.redirects:
-        if each.target is not None and each.op.lstrip("0123456789") in ("<", "<>"):
-            yield from _script_files(_real(folder, each.target))
+    for redirect in command.redirects:
+        if redirect.target is not None and redirect.op.lstrip("0123456789") in ("<", "<>"):
+            yield from _script_files(_real(folder, redirect.target))
 
 
 def _entry(table: Mapping[str, _Entry], program: str) -> _Entry | None:

@@ -111,7 +111,7 @@ class EditFile:
         """Return the edit as a diff. Raises ToolError if it does not match the file."""
         place = self._scope.locate(args["path"], call, "write")
         path, edits = place.path, _edits(args)
-        with place.discreet():
+        with place.hiding_contents():
             try:
                 unsaved = await read_unsaved(path, call)
                 before, after, _ = await file_io.in_thread(

@@ -90,7 +90,9 @@ class _Change:
 
     @property
     def draft(self) -> Draft:
-        before, after = (each.text if each else None for each in (self.before, self.after))
+        before, after = (
+            document.text if document else None for document in (self.before, self.after)
+        )
         if self.link is not None:
             return Draft(self.path, before and "", after and "")
         return Draft(self.path, before, after)
@@ -247,7 +249,9 @@ class ApplyPatch:
         if twice := next((path for path in paths if paths.count(path) > 1), None):
             raise ToolError(f"The patch names {twice} twice; combine its hunks.")
         for change in changes:
-            before, after = (each.text if each else "" for each in (change.before, change.after))
+            before, after = (
+                document.text if document else "" for document in (change.before, change.after)
+            )
             check_edit_allowed(change.path, before, after)
         return changes
 

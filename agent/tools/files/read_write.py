@@ -222,7 +222,7 @@ class WriteFile:
         old, new = _rewritten(path, unsaved.over(old) if old else None, args["content"])
         check_edit_allowed(path, old.text if old else "", new.text)
         draft = Draft(path, old.text if old else None, new.text)
-        with place.discreet():
+        with place.hiding_contents():
             await refuse_errors(self._drafts, [draft], args, call)
         difference = diff(args["path"], old.text if old else "", new.text)
         if old is None:
@@ -305,7 +305,7 @@ class AppendFile:
         """Plan to append the text, with a diff for approval."""
         place = self._scope.locate(args["path"], call, "write")
         path = place.path
-        with place.discreet():
+        with place.hiding_contents():
             old = await file_io.in_thread(lambda: _appendable(path))
             old = (await read_unsaved(path, call)).over(old) if old else None
             draft = _longer(path, old, args["content"])

@@ -74,7 +74,7 @@ class FileAccess:
         return replace(plan, writable_folders=self.writable_folders, folder_access=self.missing)
 
     @contextmanager
-    def discreet(self) -> Iterator[None]:
+    def hiding_contents(self) -> Iterator[None]:
         """Replace errors that would reveal a file that the model may not read yet."""
         try:
             yield
@@ -155,11 +155,13 @@ class WorkspaceScope:
         Raises ToolError if this takes more than one question.
         """
         places = [self.locate(path, call, outside) for path in paths]
-        missing = list(dict.fromkeys(each.missing for each in places if each.missing is not None))
+        missing = list(
+            dict.fromkeys(place.missing for place in places if place.missing is not None)
+        )
         if len(missing) > 1:
             names = ", ".join(str(access.path) for access in missing)
             raise ToolError(f"These folders are outside the workspace; use one per call: {names}.")
-        folders = dict.fromkeys(folder for each in places for folder in each.writable_folders)
+        folders = dict.fromkeys(folder for place in places for folder in place.writable_folders)
         return FileAccess(writable_folders=tuple(folders), missing=next(iter(missing), None))
 
     def _outside(

@@ -256,23 +256,23 @@ class Exec:
     def tasks(self, session: str) -> Sequence[BackgroundTask]:
         return [
             BackgroundTask(
-                str(each.number),
-                each.title,
-                each.state,
-                each.exit_description is None,
-                each.began_at,
-                each.last_line,
+                str(process.number),
+                process.title,
+                process.state,
+                process.exit_description is None,
+                process.began_at,
+                process.last_line,
             )
-            for each in self.processes.of(session)
+            for process in self.processes.of(session)
         ]
 
     def kill(self, session: str, id: str) -> bool:
         return self.processes.request_kill(session, id)
 
     def output(self, session: str, id: str, position: int) -> TaskOutput | None:
-        for each in self.processes.of(session):
-            if str(each.number) == id:
-                return each.output_since(position)
+        for process in self.processes.of(session):
+            if str(process.number) == id:
+                return process.output_since(position)
         return None
 
     def facts(self, session: str) -> Sequence[str]:

@@ -21,11 +21,11 @@ def find_patch(command: str, folder: str = "") -> str | None:
     if PROGRAM not in command or _BEGIN not in command:
         return None
     script = parse_script(command)
-    if script.opaque_reason is not None or any(each.assignments for each in script.commands):
+    if script.opaque_reason is not None or any(command.assignments for command in script.commands):
         return None
     # The grammar attaches the heredoc of the last command to the whole list.
-    redirects = [redirect for each in script.commands for redirect in each.redirects]
-    match [each.argv for each in script.commands if each.argv]:
+    redirects = [redirect for command in script.commands for redirect in command.redirects]
+    match [command.argv for command in script.commands if command.argv]:
         case [("cd", str(path)), (*words,)]:
             folder = os.path.join(folder, path)
         case [(*words,)]:

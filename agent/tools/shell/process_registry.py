@@ -36,7 +36,7 @@ class ProcessRegistry:
 
     @property
     def running(self) -> int:
-        return sum(each.exit_description is None for each in self._all())
+        return sum(process.exit_description is None for process in self._all())
 
     def of(self, session: str) -> Sequence[BackgroundProcess]:
         """Return the processes of a session, oldest first, including ended ones while there is
@@ -113,9 +113,9 @@ class ProcessRegistry:
     def facts(self, session: str) -> Sequence[str]:
         """Return the running processes, and those whose end was not reported yet."""
         return [
-            _describe(each)
-            for each in self.of(session)
-            if each.exit_description is None or each.has_unreported_end
+            _describe(process)
+            for process in self.of(session)
+            if process.exit_description is None or process.has_unreported_end
         ]
 
     def mark_reported(self, session: str) -> None:
@@ -127,29 +127,31 @@ class ProcessRegistry:
 
     def background_taint(self, workspace: Path) -> frozenset[Taint]:
         """Return the taint of any file of a workspace while processes work there."""
-        for each in self._all():
+        for process in self._all():
             if (
-                each.exit_description is None
-                and _overlap(each.origin.workspace, workspace)
-                and each.is_exposed
+                process.exit_description is None
+                and _overlap(process.origin.workspace, workspace)
+                and process.is_exposed
             ):
                 return UNTRUSTED
         return NOTHING
 
     async def _stop(self, processes: Sequence[BackgroundProcess]) -> None:
-        tasks = [self._tasks[each] for each in processes if each in self._tasks]
+        tasks = [self._tasks[process] for process in processes if process in self._tasks]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
     def _all(self) -> list[BackgroundProcess]:
-        return [each for processes in self._by_session.values() for each in processes.values()]
+        return [
+            process for processes in self._by_session.values() for process in processes.values()
+        ]
 
     def _make_room(self, session: str) -> None:
         """Forget the process that ended first. Raises `ToolError` if too many are running."""
         own = self._by_session.get(session, {})
-        if sum(each.exit_description is None for each in own.values()) >= MAX_PER_SESSION:
+        if sum(process.exit_description is None for process in own.values()) >= MAX_PER_SESSION:
             raise ToolError(
                 f"{MAX_PER_SESSION} processes are running here, which is the limit; kill one first."
             )

@@ -94,8 +94,9 @@ class ProcessTool:
     def _list(self, call: CallContext) -> ToolResult:
         processes = self._processes.of(call.session)
         lines = [
-            f"{each.number}: {each.title} [{each.state}, {each.unread_bytes:,} new bytes]"
-            for each in processes
+            f"{process.number}: {process.title} "
+            f"[{process.state}, {process.unread_bytes:,} new bytes]"
+            for process in processes
         ]
         return ToolResult("\n".join(lines) or "There are no background processes here.")
 

@@ -39,13 +39,15 @@ def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
     folders: list[Path] = []
     real = path.resolve()
     # A program in a virtual environment is a link to the outside.
-    for each in (path, real):
-        folder = _own_folder(each.parent.resolve() if each != path else each.parent, closed)
+    for program in (path, real):
+        folder = _own_folder(
+            program.parent.resolve() if program != path else program.parent, closed
+        )
         if folder is not None and folder not in folders:
             folders.append(folder)
     library = real.parent.parent / "lib"
     is_needed = real.parent.name == "bin" and library.is_dir()
-    if is_needed and not any(library.is_relative_to(each) for each in folders):
+    if is_needed and not any(library.is_relative_to(folder) for folder in folders):
         # Not the common parent: the parent of `~/.local/bin` contains more than programs.
         is_open = real.parent.parent not in closed and not _holds(library.resolve(), closed)
         folders += [library] if is_open else []
@@ -75,7 +77,11 @@ def _holds(folder: Path, closed: Sequence[Path]) -> bool:
 
 def _own_folder(folder: Path, closed: Sequence[Path]) -> Path | None:
     candidates = [
-        each for each in (folder, *folder.parents) if each != Path("/") and not _holds(each, closed)
+        parent
+        for parent in (folder, *folder.parents)
+        if parent != Path("/") and not _holds(parent, closed)
     ]
-    tops = [each for each in candidates if any((each / name).exists() for name in _TOPS)]
+    tops = [
+        candidate for candidate in candidates if any((candidate / name).exists() for name in _TOPS)
+    ]
     return tops[-1] if tops else next(iter(candidates), None)

@@ -108,9 +108,11 @@ class ResourceLimits:
             self._seen_at = now
             self._processes_seen = await asyncio.to_thread(_processes)
         ours = [
-            each for each in self._meters if each.session == meter.session and not each.end_reason
+            other
+            for other in self._meters
+            if other.session == meter.session and not other.end_reason
         ]
-        trees = {each: _find_descendants(self._processes_seen, each.pid) for each in ours}
+        trees = {other: _find_descendants(self._processes_seen, other.pid) for other in ours}
         if (
             sum(self._processes_seen[pid].resident for tree in trees.values() for pid in tree)
             <= limit

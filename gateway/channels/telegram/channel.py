@@ -223,8 +223,8 @@ class TelegramChannel:
         """
         await self._sender.acknowledge(event_id, sentence)
 
-    async def take_buttons(self, route: Route, provider_message_id: str) -> None:
-        await self._sender.take_buttons(route, provider_message_id)
+    async def remove_buttons(self, route: Route, provider_message_id: str) -> None:
+        await self._sender.remove_buttons(route, provider_message_id)
 
     async def typing(self, route: Route) -> None:
         """Show "typing" for five seconds if the rate limit allows it. Raises `SendError`."""

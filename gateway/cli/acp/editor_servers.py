@@ -83,12 +83,12 @@ def read_servers(descriptions: Sequence[Any]) -> tuple[tuple[SessionServer, ...]
         server: SessionServer | None = None
         match description:
             case McpServerStdio():
-                env = {each.name: each.value for each in description.env}
+                env = {variable.name: variable.value for variable in description.env}
                 server = SessionServer(
                     description.name, description.command, tuple(description.args), env
                 )
             case HttpMcpServer() | SseMcpServer():
-                headers = {each.name: each.value for each in description.headers}
+                headers = {header.name: header.value for header in description.headers}
                 is_sse = isinstance(description, SseMcpServer)
                 if _is_address(description.url):
                     server = SessionServer(

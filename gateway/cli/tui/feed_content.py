@@ -197,7 +197,9 @@ class FeedContent:
         self.entries.append(_entry(block))
 
     def _close_approval(self, event: events.ApprovalAnswered, verdict: str) -> None:
-        approval = next((each for each in self.approvals if each.nonce == event.nonce), None)
+        approval = next(
+            (candidate for candidate in self.approvals if candidate.nonce == event.nonce), None
+        )
         if approval is not None:
             self.approvals.remove(approval)
             verdict = f"{approval.request.tool}: {verdict}"

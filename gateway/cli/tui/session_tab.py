@@ -20,8 +20,8 @@ from agent.text.visible import escape_line
 from gateway.cli.console.chat.local_commands import (
     CHAT_COMMANDS,
     CONSOLE_COMMANDS,
-    by_hand,
     misspelt,
+    shell_command_in,
 )
 from gateway.cli.console.chat.place import ConsolePlace, named_worktree
 from gateway.cli.console.input.completion import Completions
@@ -51,7 +51,7 @@ _FRAME_INTERVAL_S = 1 / 20
 # Events that may change the status, the name or the choices after a turn.
 _STATUS_EVENTS = (SessionStart, TurnStored, SessionIdle, Delivered)
 # Worker group of the commands that the person runs.
-_BY_HAND = "by hand"
+_USER_COMMANDS = "user commands"
 NOT_SENT = frozenset({"/new", "/sessions", "/resume", "/help", "/output", "/export", "/exit"})
 
 
@@ -218,10 +218,10 @@ class SessionTab(TabPane):
         event.stop()
         text = event.text.strip() if event.text.startswith("/") else event.text
         command, _, rest = text.partition(" ")
-        begin, shell_line = self.place.begin_command, by_hand(text)
+        begin, shell_line = self.place.begin_command, shell_command_in(text)
         if begin is not None and shell_line is not None:
             self.say(f"! {shell_line}", "bold")
-            self.run_worker(self._run(begin(shell_line, self._show_output)), group=_BY_HAND)
+            self.run_worker(self._run(begin(shell_line, self._show_output)), group=_USER_COMMANDS)
         elif (choice := choice_of(self._turn_choices, text)) is not None:
             self._choose(choice)
         elif (
@@ -331,7 +331,7 @@ class SessionTab(TabPane):
         await self.refresh_status()
 
     async def _run(self, command: "UserCommand") -> None:
-        await self.conversation.run_by_hand(command)
+        await self.conversation.run_user_command(command)
         self._note_news()
 
     def _show_output(self, text: str) -> None:
@@ -340,12 +340,12 @@ class SessionTab(TabPane):
 
     def stop_command(self) -> bool:
         """Kill the command that the person runs with `!`; return False if none runs."""
-        return bool(self.workers.cancel_group(self, _BY_HAND))
+        return bool(self.workers.cancel_group(self, _USER_COMMANDS))
 
     @property
     def _runs_command(self) -> bool:
-        own = (each for each in self.workers if each.node is self)
-        return any(each.group == _BY_HAND and not each.is_finished for each in own)
+        own = (worker for worker in self.workers if worker.node is self)
+        return any(worker.group == _USER_COMMANDS and not worker.is_finished for worker in own)
 
     async def _reply(self, event: ApprovalPanel.ReplyGiven) -> None:
         try:

@@ -139,7 +139,7 @@ class TabConversation:
         """Return the choices that the last turn offers. Raises `KoreError`."""
         return () if self.session is None else await self.service.turn_choices(self.session)
 
-    async def run_by_hand(self, command: "UserCommand") -> None:
+    async def run_user_command(self, command: "UserCommand") -> None:
         """Run a command of the person; the model sees it with the next message."""
         try:
             await command.run()

@@ -12,7 +12,7 @@ from gateway.store.cipher import Cipher
 PIECE_BYTES = 2**20
 _MARK = b"KORE-SEALED-1\n"
 _ID_BYTES = 16
-# A nonce in front and a tag at the end, as in `Cipher.shut`.
+# A nonce in front and a tag at the end, as in `Cipher.seal_bytes`.
 _OVERHEAD_BYTES = 28
 
 
@@ -26,7 +26,7 @@ def seal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
     file_id = secrets.token_bytes(_ID_BYTES)
     yield _MARK + file_id
     for number, (piece, is_last) in enumerate(_with_last(_even(pieces, PIECE_BYTES))):
-        yield cipher.shut(piece, _place(file_id, number, is_last))
+        yield cipher.seal_bytes(piece, _place(file_id, number, is_last))
 
 
 def unseal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
@@ -52,7 +52,7 @@ def unseal_pieces(pieces: Iterable[bytes], cipher: Cipher) -> Iterator[bytes]:
 
     sealed = _even(behind(), PIECE_BYTES + _OVERHEAD_BYTES)
     for number, (piece, is_last) in enumerate(_with_last(sealed)):
-        yield cipher.open(piece, _place(file_id, number, is_last))
+        yield cipher.unseal_bytes(piece, _place(file_id, number, is_last))
 
 
 def _place(file_id: bytes, number: int, is_last: bool) -> str:

@@ -150,10 +150,10 @@ def test_only_the_newest_views_are_retained(tmp_path: Path, count: int) -> None:
     (path := tmp_path / "a").write_text("old")
     seen = FileViews()
     for n in range(count):
-        (each := tmp_path / str(n)).write_text("")
-        seen.record_view("s", each, stamp(each))
+        (file := tmp_path / str(n)).write_text("")
+        seen.record_view("s", file, stamp(file))
         seen.record_view(str(n), path, stamp(path))
-        seen.record_view("s", each, stamp(each))
+        seen.record_view("s", file, stamp(file))
     for n in range(count):
         os.truncate(tmp_path / str(n), 5)
     path.write_text("newer")
@@ -168,8 +168,8 @@ def test_restored_views_report_changed_files(tmp_path: Path) -> None:
     (same := tmp_path / "b").write_text("the same")
     (touched := tmp_path / "c").write_text("as it was")
     before = FileViews()
-    for each in (path, same, touched):
-        before.record_view("s", each, stamp(each))
+    for file in (path, same, touched):
+        before.record_view("s", file, stamp(file))
     assert before.take_stale_views("s") == []
     text = before.take_stored_form("s")
     assert text is not None

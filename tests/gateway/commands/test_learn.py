@@ -161,7 +161,7 @@ async def test_kept_procedure_is_shown_as_a_diff_in_every_mode(tmp_path: Path, m
         assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
         await parts.until_answered(replace(keep, event_id=f"{keep.event_id}:learn"))
         assert (parts.workspace / path).read_text() == text
-    last = [each for each in model.requests[-1].messages if each.role == "user"][-1]
+    last = [message for message in model.requests[-1].messages if message.role == "user"][-1]
     assert last.text == "/skills new"
     contexts = [part.text for part in last.content if isinstance(part, Context)]
     assert any("into a skill" in context for context in contexts)

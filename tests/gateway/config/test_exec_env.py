@@ -35,8 +35,8 @@ async def test_variable_reaches_commands(tmp_path: Path) -> None:
     assert result.for_model == "/opt/jdk-21 test\n[exit code 0]"
     without = Exec(ToolSettings(sandbox=tools.sandbox))
     bound = [
-        await each.bind(await each.plan({"command": "x"}, call), {"command": "x"}, call)
-        for each in (tool, without)
+        await exec_tool.bind(await exec_tool.plan({"command": "x"}, call), {"command": "x"}, call)
+        for exec_tool in (tool, without)
     ]
     assert bound[0].confinement != bound[1].confinement
 

@@ -20,7 +20,7 @@ def test_unchanged_keys_are_preserved(tmp_path: Path) -> None:
         "http": {"port": 1},
         "model_list": [],
     }
-    assert [each.name for each in tmp_path.iterdir()] == ["config.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_new_file_is_private(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ async def test_workers_and_gateway_serve_pages(fleet: Fleet) -> None:
         assert "kore_workers_reaped_total 0" in text
         assert "kore_hints_dropped_total 0" in text
         assert text.count("kore_worker_last_beat_seconds{") == 2
-        handled = [(await page(client, each, "/metrics"))[1] for each in (result, other)]
+        handled = [(await page(client, health, "/metrics"))[1] for health in (result, other)]
         assert sorted("kore_turns_handled_total 1" in text for text in handled) == [False, True]
         # A draining worker reports it at once, and still answers requests.
         fleet.model.script(ReplyScript(text="late", waits_at=0))

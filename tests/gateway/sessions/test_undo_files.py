@@ -16,7 +16,10 @@ from gateway.store.files.folder import FolderObjects
 
 
 def log_of(folder: Path, shared: Path, cipher: Cipher | None = None) -> ChangeLog:
-    seal = BlobCipher(cipher.shut, cipher.open, cipher.derived("undo")) if cipher else None
+    seal = None
+    if cipher is not None:
+        key = cipher.derived("undo")
+        seal = BlobCipher(cipher.seal_bytes, cipher.unseal_bytes, key)
     files = UndoFiles(SharedFiles(FolderObjects(shared), cipher).undo)
     return ChangeLog(FileLedger(folder), BlobStore(folder, seal=seal, shared=files))
 

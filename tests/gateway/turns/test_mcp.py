@@ -102,7 +102,7 @@ async def unattended_results(parts: Parts, model: ScriptedProvider, chat: str) -
     message = console_message("go", chat, options=MessageOptions(unattended=True, auto=True))
     await parts.bus.submit(message)
     await parts.until_answered(message)
-    return [each.text for each in model.requests[-1].messages if each.role == "tool"]
+    return [message.text for message in model.requests[-1].messages if message.role == "tool"]
 
 
 @pytest.mark.parametrize("answer", ["once", "session", "always"])

@@ -263,7 +263,7 @@ def test_commands_may_write_if_every_speaker_may(tmp_path: Path) -> None:
     by = TurnPermissions(access, cast(ApprovalCoordinator, Nobody()), tmp_path, policies, True)
 
     def may_write(*speakers: str) -> bool:
-        messages = [chat_message("x", sender=Sender(each)) for each in speakers]
+        messages = [chat_message("x", sender=Sender(speaker)) for speaker in speakers]
         policy = by.permissions(messages, "s", turn=1).policy
         assert isinstance(policy, LimitsWriting)
         return policy.may_write("exec")

@@ -135,7 +135,9 @@ class Landlock:
             reader, writer = os.pipe()
             try:
                 with os.fdopen(writer, "wb") as file:
-                    visible_folders = tuple(each for each in job.folders if each.path in added)
+                    visible_folders = tuple(
+                        folder for folder in job.folders if folder.path in added
+                    )
                     job = replace(job, folders=visible_folders)
                     plan = self._plan(job, str(private), git, opened, (*caches, *added))
                     file.write(marshal.dumps(plan))

@@ -56,7 +56,7 @@ def render_approval(question: ApprovalPrompt, decided: str | None = None) -> Out
     if decided:
         pieces.append(_Piece(f"\n\n{escape_for_approval(decided)[:_MAX_LINE_CHARS]}", "bold"))
         return _part(pieces)
-    options = [each for each in view.options if is_whole or each.answer in ("once", "deny")]
+    options = [option for option in view.options if is_whole or option.answer in ("once", "deny")]
     if any(len(option.label) > _MAX_BUTTON_CHARS for option in options):
         # Narrow screens truncate the labels of buttons.
         labels = "\n".join(f"• {option.label}" for option in options)

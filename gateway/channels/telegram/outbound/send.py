@@ -218,7 +218,7 @@ class TelegramSender:
         except (LookupError, TypeError, ValueError) as exc:
             raise Ambiguous(f"Telegram's answer could not be read: {exc}") from exc
 
-    async def take_buttons(self, route: Route, provider_message_id: str) -> None:
+    async def remove_buttons(self, route: Route, provider_message_id: str) -> None:
         """Remove a message's buttons. Raises `SendError`.
 
         https://core.telegram.org/bots/api#editmessagereplymarkup

@@ -60,7 +60,7 @@ BY_HAND = (
 )
 # Prefixes that do not start a shell command: the scripted model's tool syntax and a markdown
 # picture.
-_NOT_BY_HAND = ("!tool ", "![")
+_NOT_SHELL_COMMANDS = ("!tool ", "![")
 _WORD = re.compile(r"/[A-Za-z]{3,20}")
 _CLOSE = 0.75
 _OWN = {name for name, _ in CONSOLE_COMMANDS}
@@ -130,9 +130,9 @@ def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
     return table
 
 
-def by_hand(text: str) -> str | None:
+def shell_command_in(text: str) -> str | None:
     """Return the shell command of a `!` line, or None for any other line."""
-    if not text.startswith("!") or text.startswith(_NOT_BY_HAND):
+    if not text.startswith("!") or text.startswith(_NOT_SHELL_COMMANDS):
         return None
     return text[1:].strip() or None
 

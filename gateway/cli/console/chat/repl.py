@@ -15,7 +15,7 @@ from agent.records import frozen
 from agent.security.files.file_io import in_thread
 from agent.text.visible import escape_invisible, escape_line
 from agent.version import VERSION
-from gateway.cli.console.chat.local_commands import SessionCommands, by_hand, help_table
+from gateway.cli.console.chat.local_commands import SessionCommands, help_table, shell_command_in
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.place import (
     ConsolePlace,
@@ -301,7 +301,7 @@ class Repl:
 
     async def _command(self, text: str) -> None:
         word, _, rest = text.partition(" ")
-        begin, command = self._options.place.begin_command, by_hand(text)
+        begin, command = self._options.place.begin_command, shell_command_in(text)
         try:
             if begin is not None and command is not None:
                 await self._turn_screen.run(lambda show: begin(command, show))

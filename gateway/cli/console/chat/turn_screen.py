@@ -18,7 +18,7 @@ from agent.records import frozen
 from agent.text.visible import escape_invisible
 from gateway.cli.console.approvals.queue import ApprovalQueue
 from gateway.cli.console.chat.event_buffer import EventBuffer
-from gateway.cli.console.chat.local_commands import CONSOLE_WORDS, by_hand, misspelt
+from gateway.cli.console.chat.local_commands import CONSOLE_WORDS, misspelt, shell_command_in
 from gateway.cli.console.chat.message_builder import MessageBuilder
 from gateway.cli.console.chat.pending_answers import PendingAnswers
 from gateway.cli.console.chat.place import named_worktree
@@ -300,7 +300,7 @@ class TurnScreen:
                 self._typed_lines.remove(text)
                 self._view.say(f"› {escape_invisible(line)}{outcome}")
                 is_own = text.split()[0] in CONSOLE_WORDS or self.misspelt(text) is not None
-                if self._command or by_hand(text) or is_own or named_worktree(text):
+                if self._command or shell_command_in(text) or is_own or named_worktree(text):
                     self.queued_commands.append(text)
                     if not self._is_live:
                         # The turn has ended in the meantime, so the prompt is active and would
@@ -316,7 +316,7 @@ class TurnScreen:
 
     async def _outcome_text(self, text: str, queue: QueueMode) -> str:
         """Return a note about the handling of a message that is typed during a turn."""
-        if self._command or by_hand(text):
+        if self._command or shell_command_in(text):
             return f"  ({t('queued')})"
         word = text.split()[0]
         command = command_in(text)

@@ -31,7 +31,7 @@ def choices_for(approval: ApprovalAsked) -> tuple[QuestionOption, ...]:
     """Return the answers to the question, with further options if words may be written."""
     query = approval.request.server_question
     is_listed = query is not None and len(query.choices) > len(_KEYS)
-    choices = [each for each in approval.view.options if not (is_listed and each.words)]
+    choices = [option for option in approval.view.options if not (is_listed and option.words)]
     if query is None:
         choices.append(QuestionOption("f", t("Deny and say why"), "deny", takes_words=True))
     elif query.takes_text or is_listed:

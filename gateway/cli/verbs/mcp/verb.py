@@ -321,9 +321,11 @@ def _print_tools(
 def _print_change(before: McpToolDefinition | None, tool: McpToolDefinition) -> None:
     """Print the differences in a tool's texts for the model since the accepted version."""
     texts = [
-        json.dumps([each.description, each.parameters], indent=1, ensure_ascii=False).splitlines()
-        for each in (before, tool)
-        if each is not None
+        json.dumps(
+            [version.description, version.parameters], indent=1, ensure_ascii=False
+        ).splitlines()
+        for version in (before, tool)
+        if version is not None
     ]
     old, new = texts if before is not None else ([], *texts)
     for line in islice(unified_diff(old, new, n=1, lineterm=""), 2, None):

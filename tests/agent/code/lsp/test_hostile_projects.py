@@ -265,7 +265,7 @@ async def test_script_named_by_the_arguments_is_visible(folder: Path, tmp_path: 
             assert await calls.lines("definition", "a.txt", line=1, symbol="apple")
         theirs = replace(own, configured=False, plugin_folder=plugin)
         shown = shown_folders(theirs, sys.executable, ())
-        assert any(script.is_relative_to(each) for each in shown) is (place == plugin)
+        assert any(script.is_relative_to(folder) for folder in shown) is (place == plugin)
 
 
 async def test_plugin_server_runs_only_in_a_sandbox(folder: Path) -> None:

@@ -88,7 +88,7 @@ def test_changes_of_a_partly_shown_folder_are_true(
     for kind, path in paths:
         name = path if path.endswith("/") or kind == "-" else _plain(path)
         was, is_there = (
-            any(each == name or (name.endswith("/") and each.startswith(name)) for each in files)
+            any(file == name or (name.endswith("/") and file.startswith(name)) for file in files)
             for files in (one, other)
         )
         assert (was, is_there) == {"-": (True, False), "+": (False, True), "~": (True, True)}[kind]

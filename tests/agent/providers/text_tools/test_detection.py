@@ -91,19 +91,19 @@ async def test_text_tools_are_announced_once() -> None:
     model = ScriptedProvider([CALLS[0], CALLS[1], "done"])
     provider = CapabilityFallback(model)
     events = [await events_of(provider) for _ in range(3)]
-    notices = [item.text for each in events for item in each if isinstance(item, Notice)]
+    notices = [item.text for turn in events for item in turn if isinstance(item, Notice)]
     assert len(notices) == 1
     assert 'tools: "xml"' in notices[0]
     assert [bool(request.tools) for request in model.requests] == [True, False, False]
-    assert [bool(last_reply(each).message.tool_calls) for each in events] == [True, True, False]
+    assert [bool(last_reply(turn).message.tool_calls) for turn in events] == [True, True, False]
 
 
 async def test_text_calls_do_not_run_with_native_tools() -> None:
     provider = CapabilityFallback(ScriptedProvider([CALLS[0], CALLS[0]]), tools="native")
     events = [await events_of(provider) for _ in range(2)]
-    assert [shown_text(each) for each in events] == [CALLS[0]] * 2
-    assert not any(last_reply(each).message.tool_calls for each in events)
-    assert sum(isinstance(item, Notice) for each in events for item in each) == 1
+    assert [shown_text(turn) for turn in events] == [CALLS[0]] * 2
+    assert not any(last_reply(turn).message.tool_calls for turn in events)
+    assert sum(isinstance(item, Notice) for turn in events for item in turn) == 1
 
 
 @pytest.mark.parametrize("tools", [None, "native"])

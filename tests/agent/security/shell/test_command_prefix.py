@@ -38,7 +38,7 @@ from agent.security.shell.program_table import interpreters, prefixes, programs,
     ],
 )
 def test_simple_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Path) -> None:
-    assert [str(each) for each in prefixes_of(line, tmp_path, tmp_path, is_confined=False)] == (
+    assert [str(prefix) for prefix in prefixes_of(line, tmp_path, tmp_path, is_confined=False)] == (
         [prefix] * bool(prefix)
     )
 

@@ -21,7 +21,7 @@ PIECES = [
 
 
 def argvs(command: str) -> list[tuple[str | None, ...]]:
-    return [each.argv for each in parse_script(command).commands]
+    return [parsed.argv for parsed in parse_script(command).commands]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_words_have_the_value_that_the_program_receives(word: str, value: str | 
 )  # fmt: skip
 def test_every_simple_command_is_found(command: str) -> None:
     script = parse_script(command)
-    assert {"a", "b"} == {each.argv[0] for each in script.commands if each.argv}
+    assert {"a", "b"} == {command.argv[0] for command in script.commands if command.argv}
     assert script.opaque_reason is None
 
 
@@ -74,7 +74,7 @@ def test_every_simple_command_is_found(command: str) -> None:
 )  # fmt: skip
 def test_wrapped_programs_are_found(command: str) -> None:
     script = parse_script(command)
-    assert ("a", "b") in [each.argv[:2] for each in script.commands]
+    assert ("a", "b") in [command.argv[:2] for command in script.commands]
     assert script.opaque_reason is None
 
 
@@ -120,7 +120,7 @@ def test_pipe_after_a_heredoc_is_a_pipe(command: str, target: str) -> None:
     assert script.opaque_reason is None
     assert ("a", "-") in argvs(command)
     assert ("b", "-5") in argvs(command)
-    redirects = [redirect for each in script.commands for redirect in each.redirects]
+    redirects = [redirect for command in script.commands for redirect in command.redirects]
     assert target in [redirect.target for redirect in redirects]
     assert [redirect.op for redirect in redirects].count("<<") == 1
 
@@ -141,13 +141,13 @@ def test_other_order_after_a_heredoc_is_opaque(command: str) -> None:
 
 
 def test_file_read_by_a_substitution_is_found() -> None:
-    redirects = [r for each in parse_script("echo $(< f)").commands for r in each.redirects]
+    redirects = [r for command in parse_script("echo $(< f)").commands for r in command.redirects]
     assert redirects == [Redirect("<", "f")]
 
 
 def test_assignments_have_their_values() -> None:
     script = parse_script("A=1 B='x y' a; C=$(b); export D=2")
-    assert [each.assignments for each in script.commands if each.assignments] == [
+    assert [command.assignments for command in script.commands if command.assignments] == [
         (("A", "1"), ("B", "x y")), (("C", None),), (("D", "2"),),
     ]  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_double_brackets_are_opaque_for_a_plain_shell() -> None:
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
 def test_nearly_valid_lines_are_parsed(command: str) -> None:
     script = parse_script(command)
-    assert all(len(each.argv) == len(each.words) for each in script.commands)
+    assert all(len(command.argv) == len(command.words) for command in script.commands)
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=80) | st.binary().map(bytes.hex))

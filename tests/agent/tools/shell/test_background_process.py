@@ -235,7 +235,9 @@ async def test_number_of_processes_is_limited_and_ended_ones_are_removed(shell: 
         await shell.start("sleep 60")
     with pytest.raises(ToolError, match="which is the limit"):
         await shell.start("sleep 60")
-    assert [each.number for each in shell.processes.of("s1")] == [*range(2, MAX_PER_SESSION + 2)]
+    assert [process.number for process in shell.processes.of("s1")] == [
+        *range(2, MAX_PER_SESSION + 2)
+    ]
 
 
 async def test_waiting_for_output_waits_for_the_end(shell: Shell, workspace: Path) -> None:

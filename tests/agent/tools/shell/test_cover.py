@@ -54,9 +54,9 @@ async def test_configurations_of_other_programs_cannot_be_written(
     files = [write(call.workspace / below / name) for name in CONFIGURATIONS]
     write(call.workspace / below / "source.py")
     tries = "; ".join(
-        f"echo x >{each}; rm -f {each}; mv {each} {each}.old; echo x >{each}.new;"
-        f"mv {each}.new {each}"
-        for each in files
+        f"echo x >{file}; rm -f {file}; mv {file} {file}.old; echo x >{file}.new;"
+        f"mv {file}.new {file}"
+        for file in files
     )
     folder = call.workspace / below
     tries += (
@@ -67,7 +67,7 @@ async def test_configurations_of_other_programs_cannot_be_written(
         top = call.workspace / below.split("/")[0]
         tries += f"; mv {top} {top}.old; mkdir -p {folder}/.git/hooks; mv {folder} {folder}.old"
     await run_exec(box, call, tries, blocked_paths=blocked)
-    assert [each.read_text() for each in files] == ["old\n"] * len(files)
+    assert [file.read_text() for file in files] == ["old\n"] * len(files)
     assert (folder / "moved.py").read_text() == "new\n"
 
 

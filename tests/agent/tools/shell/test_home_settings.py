@@ -368,7 +368,7 @@ async def test_wider_sandbox_invalidates_the_approval(
         replace(settings, blocked_paths=()),
         replace(settings, off_limits=(tmp_path / "closed",)),
     ]
-    confinements = {await confinement_of(Exec(each), call) for each in different}
+    confinements = {await confinement_of(Exec(settings), call) for settings in different}
     assert len(confinements) == len(different)
     # The path of the control group differs after each start.
     moved = replace(settings, sandbox=replace(box, groups=(tmp_path,)))

@@ -50,7 +50,7 @@ class Screens:
     async def see(self, *words: str) -> str:
         """Wait until all of these words are in the feed in front."""
         try:
-            await self.until(lambda: all(each in self.feed_text for each in words))
+            await self.until(lambda: all(word in self.feed_text for word in words))
         except TimeoutError:
             raise AssertionError(f"{words} not in {self.feed_text[-2000:]}") from None
         return self.feed_text

@@ -66,14 +66,14 @@ def test_approval_of_another_version_is_asked_again(tmp_path: Path) -> None:
         assert stored.read(tx, "approval", "state") == [("withdrawn",)]
 
 
-def test_answer_is_read_as_given(each: Transaction) -> None:
-    key, question = ask(each, begin(each))
-    approvals.close_approval(each, question, "always", "telegram:1", 2.0)
-    answer = approvals.find_decision(each, key)
+def test_answer_is_read_as_given(transaction: Transaction) -> None:
+    key, question = ask(transaction, begin(transaction))
+    approvals.close_approval(transaction, question, "always", "telegram:1", 2.0)
+    answer = approvals.find_decision(transaction, key)
     assert isinstance(answer, Answered)
     assert answer.answer == "always"
-    assert grants.find_grant(each, ASKED.principal, "s", "bound") == ("", "telegram:1")
-    assert len(grants.list_grants(each)) == 1
+    assert grants.find_grant(transaction, ASKED.principal, "s", "bound") == ("", "telegram:1")
+    assert len(grants.list_grants(transaction)) == 1
 
 
 def test_forged_answer_is_ignored(tx: Transaction) -> None:
@@ -120,11 +120,11 @@ def test_changed_question_cannot_be_answered_and_its_call_asks_again(
     assert stored.read(tx, "turn", "state", id=claim.turn) == [("running",)]
 
 
-def test_ended_turn_withdraws_its_questions(each: Transaction) -> None:
-    claim = begin(each)
-    key, _ = ask(each, claim)
-    turns.finish(each, claim.turn, claim.session, turns.FinishedTurn([], []), 3.0)
-    answer = approvals.find_decision(each, key)
+def test_ended_turn_withdraws_its_questions(transaction: Transaction) -> None:
+    claim = begin(transaction)
+    key, _ = ask(transaction, claim)
+    turns.finish(transaction, claim.turn, claim.session, turns.FinishedTurn([], []), 3.0)
+    answer = approvals.find_decision(transaction, key)
     assert isinstance(answer, Answered)
     assert answer.answer == "deny"
 
@@ -141,20 +141,22 @@ def test_changed_grant_allows_nothing(tx: Transaction, column: str, value: str) 
     assert grants.list_grants(tx) == []
 
 
-def test_members_are_read_as_approved(each: Transaction) -> None:
-    members.add_member(each, OWNER, owner=True, approved_by="cli:0", now=1.0)
-    members.add_member(each, EVE, owner=False, approved_by="telegram:1", now=2.0)
-    members.add_member(each, replace(OWNER, name="Anne"), owner=False, approved_by="x", now=3.0)
-    result = {member.person.name: member.owner for member in members.members(each)}
+def test_members_are_read_as_approved(transaction: Transaction) -> None:
+    members.add_member(transaction, OWNER, owner=True, approved_by="cli:0", now=1.0)
+    members.add_member(transaction, EVE, owner=False, approved_by="telegram:1", now=2.0)
+    members.add_member(
+        transaction, replace(OWNER, name="Anne"), owner=False, approved_by="x", now=3.0
+    )
+    result = {member.person.name: member.owner for member in members.members(transaction)}
     assert result == {"Eve": False, "Anne": True}
-    members.add_member(each, EVE, owner=True, approved_by="cli:0", now=4.0)
-    assert {member.person.name: member.owner for member in members.members(each)} == {
+    members.add_member(transaction, EVE, owner=True, approved_by="cli:0", now=4.0)
+    assert {member.person.name: member.owner for member in members.members(transaction)} == {
         "Anne": False,
         "Eve": True,
     }
-    assert members.remove_member(each, "telegram", "2", until=99.0)
-    assert members.has_request(each, EVE, 5.0)
-    assert members.requests(each, 5.0) == []
+    assert members.remove_member(transaction, "telegram", "2", until=99.0)
+    assert members.has_request(transaction, EVE, 5.0)
+    assert members.requests(transaction, 5.0) == []
 
 
 def test_forged_row_makes_no_member_or_owner(tx: Transaction) -> None:
@@ -166,16 +168,16 @@ def test_forged_row_makes_no_member_or_owner(tx: Transaction) -> None:
     assert members.members(tx) == []
 
 
-def test_requests_and_invitations_are_read_as_created(each: Transaction) -> None:
+def test_requests_and_invitations_are_read_as_created(transaction: Transaction) -> None:
     nobody = Person("telegram", "main", ANYBODY)
-    members.open_request(each, EVE, "2", b"code", (1.0, 9.0))
-    members.open_request(each, nobody, "", b"invited", (1.0, 9.0))
-    ((request, code),) = members.requests(each, 2.0)
+    members.open_request(transaction, EVE, "2", b"code", (1.0, 9.0))
+    members.open_request(transaction, nobody, "", b"invited", (1.0, 9.0))
+    ((request, code),) = members.requests(transaction, 2.0)
     assert (request.person, request.chat, code) == (EVE, "2", b"code")
-    assert members.invitation(each, "telegram", "main", 2.0) == b"invited"
-    assert members.reject(each, "telegram", "2", until=20.0)
-    assert members.requests(each, 2.0) == []
-    assert members.has_request(each, EVE, 15.0)
+    assert members.invitation(transaction, "telegram", "main", 2.0) == b"invited"
+    assert members.reject(transaction, "telegram", "2", until=20.0)
+    assert members.requests(transaction, 2.0) == []
+    assert members.has_request(transaction, EVE, 15.0)
 
 
 def test_forged_row_is_not_an_invitation(tx: Transaction) -> None:
@@ -187,16 +189,16 @@ def test_forged_row_is_not_an_invitation(tx: Transaction) -> None:
     assert members.invitation(tx, "telegram", "main", 2.0) is None
 
 
-def test_taint_and_mode_of_a_session_are_copied_to_a_fork(each: Transaction) -> None:
-    session = sessions.create_session(each, "telegram:1", 1.0)
-    assert sessions.taint_of(each, session) == frozenset()
-    sessions.add_taint(each, session, PRIVATE)
-    sessions.choose_mode(each, session, "plan")
-    fork = session_admin.fork(each, session, SessionOwner("telegram:2"), 2.0)
+def test_taint_and_mode_of_a_session_are_copied_to_a_fork(transaction: Transaction) -> None:
+    session = sessions.create_session(transaction, "telegram:1", 1.0)
+    assert sessions.taint_of(transaction, session) == frozenset()
+    sessions.add_taint(transaction, session, PRIVATE)
+    sessions.choose_mode(transaction, session, "plan")
+    fork = session_admin.fork(transaction, session, SessionOwner("telegram:2"), 2.0)
     for result, principal in ((session, "telegram:1"), (fork, "telegram:2")):
-        assert sessions.taint_of(each, result) == PRIVATE
-        assert sessions.chosen_mode(each, result) == "plan"
-        (info,) = sessions.recent(each, 1, session=result)
+        assert sessions.taint_of(transaction, result) == PRIVATE
+        assert sessions.chosen_mode(transaction, result) == "plan"
+        (info,) = sessions.recent(transaction, 1, session=result)
         assert (info.principal, info.taint) == (principal, "private")
 
 
@@ -243,16 +245,16 @@ def test_reply_with_a_changed_route_or_buttons_is_not_sent(
         outbox.make_plain(tx, 1)
 
 
-def test_part_moved_out_of_its_topic_can_be_read(each: Transaction) -> None:
+def test_part_moved_out_of_its_topic_can_be_read(transaction: Transaction) -> None:
     route = replace(ASKED.route, thread_id="7")
-    outbox.put(each, None, [OutgoingReply("t1", route, [PART])], 1.0)
-    outbox.leave_topic(each, 1)
-    due = outbox.head(each, route.lane, 2.0)
+    outbox.put(transaction, None, [OutgoingReply("t1", route, [PART])], 1.0)
+    outbox.leave_topic(transaction, 1)
+    due = outbox.head(transaction, route.lane, 2.0)
     assert isinstance(due, outbox.PendingPart)
     assert due.message.route.thread_id is None
     assert due.message.content == PART
-    outbox.make_plain(each, 1)
-    due = outbox.head(each, route.lane, 2.0)
+    outbox.make_plain(transaction, 1)
+    due = outbox.head(transaction, route.lane, 2.0)
     assert isinstance(due, outbox.PendingPart)
     assert due.message.content.text == "the answer"
 
@@ -335,10 +337,10 @@ def test_stop_ignores_a_changed_subagent_task(tx: Transaction) -> None:
     assert subagent_tasks.facts(tx, task.caller) == []
 
 
-def test_result_has_the_taint_of_its_tool(each: Transaction) -> None:
-    claim = begin(each)
-    turns.finish_call(each, claim.turn, CALL, ToolResult("found", taint=BOTH))
-    assert turns.known_results(each, claim.turn)["c1"].taint == BOTH
+def test_result_has_the_taint_of_its_tool(transaction: Transaction) -> None:
+    claim = begin(transaction)
+    turns.finish_call(transaction, claim.turn, CALL, ToolResult("found", taint=BOTH))
+    assert turns.known_results(transaction, claim.turn)["c1"].taint == BOTH
 
 
 def test_result_without_its_taint_is_rejected(tx: Transaction) -> None:

@@ -13,7 +13,7 @@ class AdoptedStyle extends HTMLElement {
   }
 
   disconnectedCallback() {
-    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== this.sheet)
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => sheet !== this.sheet)
   }
 }
 

@@ -49,7 +49,7 @@ function CallQuestion({ asked, answer }) {
   }
   const onKey = (event) => {
     if (event.target.tagName === "INPUT" || event.ctrlKey || event.metaKey || event.altKey) return
-    const option = options.find((one) => one.key === event.key)
+    const option = options.find((choice) => choice.key === event.key)
     if (!option) return
     event.preventDefault()
     give(option)

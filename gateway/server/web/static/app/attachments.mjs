@@ -42,7 +42,7 @@ export function useAttachments(connection, say) {
   }
   const remove = (entry) => {
     entry.isGone = true
-    update((list) => list.filter((one) => one !== entry))
+    update((list) => list.filter((file) => file !== entry))
   }
   useEffect(() => () => current.current.forEach((entry) => (entry.isGone = true)), [])
   return { files, add, remove, replace: (list) => update(() => list) }

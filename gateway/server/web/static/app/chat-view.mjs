@@ -95,27 +95,27 @@ export function Chat({ connection, session, onSession, onTurn, folder, home, say
   const canStop = isRunning || talk.goal?.state === "active"
   const onKey = (event) => event.key === "Escape" && canStop && stop()
   const blocks = blocksOf(talk.messages, count)
-  const history = talk.messages.filter((one) => one.kind === "user").map((one) => textOf(one.message)).filter(Boolean)
+  const history = talk.messages.filter((message) => message.kind === "user").map((message) => textOf(message.message)).filter(Boolean)
   // The last turn ended with an error.
   const hasFailed = talk.messages.at(-1)?.isFailure && !talk.isRunning && !talk.pending.length && history.length > 0
   // The same object for every render, because unchanged blocks are not rendered again.
   const actions = useRef({})
   Object.assign(actions.current, { fetchFile, branch })
-  const agents = [...talk.live.values()].filter((one) => String(one.id).startsWith("agent "))
+  const agents = [...talk.live.values()].filter((call) => String(call.id).startsWith("agent "))
   return html`<section class="chat" onKeyDown=${onKey}>
     <${Feed} version=${talk.version} session=${session}>
       ${talk.messages.length > count &&
       html`<button class="earlier" onClick=${() => setCount(count + PAGE_MESSAGES)}>${t("Show earlier messages")}</button>`}
       ${!talk.messages.length && !talk.pending.length && !talk.isRunning && html`<p class="welcome">${t("What would you like to do?")}</p>`}
-      ${blocks.map((one) => html`<${Block} key=${`${session}/${one.number}`} block=${one} talk=${talk} actions=${actions} />`)}
-      ${agents.map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
+      ${blocks.map((block) => html`<${Block} key=${`${session}/${block.number}`} block=${block} talk=${talk} actions=${actions} />`)}
+      ${agents.map((call) => html`<${Call} key=${call.id} call=${call} live=${call} />`)}
       ${talk.isRunning && talk.draft && html`<${Draft} draft=${talk.draft} />`}
       ${hasFailed && html`<p class="actions"><button type="button" class="again" onClick=${() => send(history.at(-1), [])}>${t("Try again")}</button></p>`}
       ${session && !isRunning && !talk.pending.length && html`<${TurnChoices} ...${{ connection, session, seq: talk.seq, choose }} />`}
       ${talk.pending.map(
-        (one) => html`<article class="user pending" key=${one.eventId} aria-label=${t("You")}>
-          <div class="bubble">${visible(one.text)}</div>
-          <p class="dim">${!talk.isRunning && !talk.approvals.length ? t("Sending") : one.queue === "steer" ? t("for the running turn") : t("queued")}</p>
+        (message) => html`<article class="user pending" key=${message.eventId} aria-label=${t("You")}>
+          <div class="bubble">${visible(message.text)}</div>
+          <p class="dim">${!talk.isRunning && !talk.approvals.length ? t("Sending") : message.queue === "steer" ? t("for the running turn") : t("queued")}</p>
         </article>`,
       )}
       ${talk.approvals.map((asked) => html`<${Approval} key=${asked.nonce} asked=${asked} answer=${answer} />`)}

@@ -53,7 +53,7 @@ async function commands(connection, letters, folder) {
   const place = folder?.workspace ?? ""
   connection.commands ??= new Map()
   if (!connection.commands.has(place)) connection.commands.set(place, listCommands(connection, place))
-  const list = (await connection.commands.get(place)).filter((one) => !ELSEWHERE.has(one.name) && one.name.startsWith(letters))
+  const list = (await connection.commands.get(place)).filter((command) => !ELSEWHERE.has(command.name) && command.name.startsWith(letters))
   return list.map(({ name, summary }) => ({ value: `/${name} `, label: `/${name}`, hint: summary }))
 }
 
@@ -70,18 +70,18 @@ async function files(connection, text, path, sessionFolder) {
   const [folder, letters] = [path.slice(0, cut), path.slice(cut).toLowerCase()]
   connection.places ??= connection.call("list_places").catch(() => [])
   const places = await connection.places
-  const place = sessionFolder ? places.find((one) => one === sessionFolder.workspace) : places[0]
+  const place = sessionFolder ? places.find((path) => path === sessionFolder.workspace) : places[0]
   if (!place) return []
   const start = sessionFolder?.start_folder ? `${sessionFolder.start_folder.slice(place.length + 1)}/` : ""
   const entries = await connection.call("list_folder", { place, path: `${start}${folder}` }).catch(() => [])
   const before = text.slice(0, text.length - path.length)
   return entries
-    .filter((one) => one.name.toLowerCase().startsWith(letters) && !/\s/.test(one.name))
-    .map((one) => {
-      const whole = `${folder}${one.name}`
+    .filter((entry) => entry.name.toLowerCase().startsWith(letters) && !/\s/.test(entry.name))
+    .map((entry) => {
+      const whole = `${folder}${entry.name}`
       // After a folder, completion continues with its files; after a file, the @ is removed.
-      const value = one.is_folder ? `${before}${whole}/` : `${before.slice(0, -1)}${whole} `
-      return { value, label: one.is_folder ? `${whole}/` : whole, hint: "" }
+      const value = entry.is_folder ? `${before}${whole}/` : `${before.slice(0, -1)}${whole} `
+      return { value, label: entry.is_folder ? `${whole}/` : whole, hint: "" }
     })
 }
 
@@ -89,8 +89,8 @@ export function Completion({ choices, at, take }) {
   if (!choices.length) return null
   return html`<ul class="completion" role="listbox" id="completion" aria-label=${t("Suggestions")}>
     ${choices.map(
-      (one, n) => html`<li role="option" id=${`choice-${n}`} aria-selected=${n === at} onMouseDown=${(event) => (event.preventDefault(), take(one))}>
-        <code>${visible(one.label)}</code> <span class="dim">${visible(one.hint)}</span>
+      (choice, n) => html`<li role="option" id=${`choice-${n}`} aria-selected=${n === at} onMouseDown=${(event) => (event.preventDefault(), take(choice))}>
+        <code>${visible(choice.label)}</code> <span class="dim">${visible(choice.hint)}</span>
       </li>`,
     )}
   </ul>`

@@ -26,7 +26,7 @@ export function Composer({ connection, session, folder, isRunning, canStop, mode
     box.current.style.height = "auto"
     box.current.style.height = `${Math.min(box.current.scrollHeight, 320)}px`
   }, [text])
-  const hasProblem = files.some((one) => one.problem)
+  const hasProblem = files.some((file) => file.problem)
   const canSend = (text.trim() || files.length > 0) && !hasProblem && !isSending
   const submit = async (event, queue) => {
     event?.preventDefault()
@@ -35,7 +35,7 @@ export function Composer({ connection, session, folder, isRunning, canStop, mode
     setSending(true)
     setText("")
     attachments.replace([])
-    const media = await Promise.all(files.map((one) => one.sent))
+    const media = await Promise.all(files.map((file) => file.sent))
     const isSent = media.every(Boolean) && (await send(said, media, queue))
     setSending(false)
     if (isSent) return
@@ -59,7 +59,7 @@ export function Composer({ connection, session, folder, isRunning, canStop, mode
     <div class="column">
       <${Completion} ...${completion} />
       <textarea rows="1" aria-autocomplete="list" aria-controls=${completion.choices.length ? "completion" : null} aria-activedescendant=${completion.choices.length ? `choice-${completion.at}` : null} ref=${box} value=${text} aria-label=${t("Message")} placeholder=${t("What would you like to do?")} title=${t("Enter sends, Alt+Enter sends for after the running turn, Shift+Enter makes a new line")} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
-      ${files.length > 0 && html`<ul class="files">${files.map((one) => html`<${Attachment} entry=${one} remove=${attachments.remove} />`)}</ul>`}
+      ${files.length > 0 && html`<ul class="files">${files.map((file) => html`<${Attachment} entry=${file} remove=${attachments.remove} />`)}</ul>`}
       <div class="tools">
         <label class="attach" title=${t("Add files")}>
           <span aria-hidden="true">⊕</span><span class="unseen">${t("Add files")}</span>

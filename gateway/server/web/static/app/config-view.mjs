@@ -23,7 +23,7 @@ export function Config({ connection, say }) {
     refresh()
   }
   const wanted = words.trim().toLowerCase()
-  const shown = facts.settings.filter((one) => one.key.includes(wanted))
+  const shown = facts.settings.filter((setting) => setting.key.includes(wanted))
   const begin = (event) => {
     event.preventDefault()
     setOpen({ key: other.trim(), value: null, own: null, choices: [], is_secret: SECRET.test(other.trim()), isOther: true })
@@ -74,7 +74,7 @@ function ChangeSetting({ row, connection, say, close }) {
   const onInput = (event) => setText(event.target.value)
   const label = row.is_secret ? `${row.key} (${t("a secret")})` : row.key
   const input = row.choices.length
-    ? html`<select ref=${field} aria-label=${label} value=${text} onChange=${onInput}>${row.choices.map((one) => html`<option>${one}</option>`)}</select>`
+    ? html`<select ref=${field} aria-label=${label} value=${text} onChange=${onInput}>${row.choices.map((choice) => html`<option>${choice}</option>`)}</select>`
     : row.is_secret
       ? html`<input ref=${field} type="password" autocomplete="off" required aria-label=${label} value=${text} onInput=${onInput} />`
       : text.includes("\n") || text.length > 60

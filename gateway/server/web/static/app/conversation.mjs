@@ -53,11 +53,11 @@ export function take(talk, event, blocks = []) {
       return
     }
     case "approval_asked":
-      talk.approvals = [...talk.approvals.filter((one) => one.nonce !== event.nonce), event]
+      talk.approvals = [...talk.approvals.filter((approval) => approval.nonce !== event.nonce), event]
       return
     case "approval_answered":
       if (block) sayVerdict(talk, block, event)
-      talk.approvals = talk.approvals.filter((one) => one.nonce !== event.nonce)
+      talk.approvals = talk.approvals.filter((approval) => approval.nonce !== event.nonce)
       return
     case "from_agent":
       return takeAgent(talk, event, block)
@@ -104,7 +104,7 @@ function takeMessage(talk, { seq, at, message }, blocks) {
 }
 
 // Call ids are unique only within a reply, because vendors reuse them.
-const lastCaller = (talk) => talk.messages.findLast((one) => one.message?.tool_calls)?.seq ?? 0
+const lastCaller = (talk) => talk.messages.findLast((message) => message.message?.tool_calls)?.seq ?? 0
 
 // Merges the blocks of a call: values of a later block win unless they are empty.
 const merged = (block, later) =>
@@ -128,7 +128,7 @@ function sayBlock(talk, { style, mark, text }, event) {
 }
 
 function sayVerdict(talk, { mark, text }, { nonce }) {
-  const asked = talk.approvals.find((one) => one.nonce === nonce)
+  const asked = talk.approvals.find((approval) => approval.nonce === nonce)
   say(talk, "notice", `${mark} ${asked ? `${asked.view.title}: ` : ""}${text}`)
 }
 
@@ -140,12 +140,12 @@ export const addPending = (talk, sent) => {
 
 export const dropPending = (talk, eventId) => {
   talk.version++
-  talk.pending = talk.pending.filter((one) => one.eventId !== eventId)
+  talk.pending = talk.pending.filter((message) => message.eventId !== eventId)
 }
 
 // Ends a pending message. A command never becomes a message of the session, so its text is kept.
 export function endPending(talk, eventId) {
-  const sent = talk.pending.find((one) => one.eventId === eventId)
+  const sent = talk.pending.find((message) => message.eventId === eventId)
   if (!sent) return
   dropPending(talk, eventId)
   if (!sent.text.startsWith("/")) return
@@ -155,7 +155,7 @@ export function endPending(talk, eventId) {
 
 // Several pending messages may have been joined into one.
 function settle(talk, text) {
-  const first = talk.pending.findIndex((one) => text.includes(one.text))
+  const first = talk.pending.findIndex((message) => text.includes(message.text))
   if (first < 0) return
   const rest = talk.pending[first]
   dropPending(talk, rest.eventId)
@@ -167,18 +167,18 @@ function takeDelivered(talk, event) {
   talk.isRunning = talk.isRunning && !event.last
   endPending(talk, event.event_id)
   // The next message may have arrived already.
-  const asked = talk.messages.findLastIndex((one) => one.kind === "user")
-  const askedBefore = talk.messages.slice(0, Math.max(asked, 0)).findLastIndex((one) => one.kind === "user")
-  const isKnown = talk.messages.some((one, n) => {
-    const text = n > askedBefore && one.kind === "assistant" ? textOf(one.message).trim().slice(0, 200) : ""
+  const asked = talk.messages.findLastIndex((message) => message.kind === "user")
+  const askedBefore = talk.messages.slice(0, Math.max(asked, 0)).findLastIndex((message) => message.kind === "user")
+  const isKnown = talk.messages.some((message, n) => {
+    const text = n > askedBefore && message.kind === "assistant" ? textOf(message.message).trim().slice(0, 200) : ""
     return text && (n > asked ? event.text.includes(text) : event.text.trim().startsWith(text))
   })
   if (isKnown) return
   // The error may have been shown while the turn ran.
-  const isTold = (one) => one.error !== null && one.error !== undefined && event.text.includes(one.error)
+  const isReported = (note) => note.error !== null && note.error !== undefined && event.text.includes(note.error)
   // Kore marks failures with this sign in every language.
   const isFailure = event.text.startsWith("⚠")
-  talk.messages = talk.messages.filter((one) => !isTold(one))
+  talk.messages = talk.messages.filter((message) => !isReported(message))
   talk.messages.push({ key: `d${talk.version}`, kind: "kore", text: event.text, isFailure })
 }
 

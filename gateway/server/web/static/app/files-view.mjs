@@ -29,10 +29,10 @@ export function Files({ connection, say }) {
     setPath(null)
     setChosen(null)
   }
-  const open = (one) => {
-    setPath(one)
+  const open = (newPath) => {
+    setPath(newPath)
     setOnDisk(null)
-    setChosen({ path: one, isFolder: false })
+    setChosen({ path: newPath, isFolder: false })
   }
   // After a change: refresh the tree, and close a file that no longer exists.
   const onDone = (gone, opened) => {
@@ -45,7 +45,7 @@ export function Files({ connection, say }) {
   return html`<div class="project-files">
     <nav aria-label=${t("Files")}>
       <select aria-label=${t("Folder")} value=${current} disabled=${isChanged} onChange=${choose}>
-        ${places.map((one) => html`<option value=${one}>${visible(one)}</option>`)}
+        ${places.map((name) => html`<option value=${name}>${visible(name)}</option>`)}
       </select>
       <${Operations} key=${current} ...${{ connection, say, place: current, chosen, isLocked: isChanged, onDone }} />
       <${Folder} key=${current} ...${tree} path="" />
@@ -119,7 +119,7 @@ function Folder(props) {
       if (isGone) return
       setEntries((before) => (JSON.stringify(before) === JSON.stringify(list) ? before : list))
       if (open !== null && open.replace(/\/?[^/]*$/, "") === path) {
-        const entry = list.find((one) => join(path, one.name) === open)
+        const entry = list.find((item) => join(path, item.name) === open)
         onSeen(entry ? `${entry.changed_at} ${entry.size}` : "gone")
       }
     }
@@ -177,11 +177,11 @@ function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, o
     let isGone = false
     const open = async () => {
       try {
-        const [one, { TextEditor }] = await Promise.all([read(), import("./text-editor.mjs")])
+        const [content, { TextEditor }] = await Promise.all([read(), import("./text-editor.mjs")])
         if (isGone) return
         const onSave = () => saving.current()
-        editor.current = new TextEditor(host.current, { text: plain(one.text), path, onChange: setChanged, onSave })
-        setFile(one)
+        editor.current = new TextEditor(host.current, { text: plain(content.text), path, onChange: setChanged, onSave })
+        setFile(content)
       } catch (error) {
         if (!isGone) setProblem(error.hint ? `${error.message} ${error.hint}` : error.message)
       }
@@ -203,11 +203,11 @@ function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, o
     if (file === null || onDisk === null) return
     let isGone = false
     const follow = async () => {
-      const one = await read().catch(() => null)
-      if (isGone || one === null || one.digest === file.digest) return
+      const content = await read().catch(() => null)
+      if (isGone || content === null || content.digest === file.digest) return
       if (isChanged) return compare()
-      editor.current.replace(plain(one.text))
-      setFile(one)
+      editor.current.replace(plain(content.text))
+      setFile(content)
     }
     follow()
     return () => (isGone = true)
@@ -241,9 +241,9 @@ function Editor({ connection, say, place, path, isChanged, setChanged, onDisk, o
   saving.current = save
   const takeBack = async () => {
     try {
-      const one = await read()
-      editor.current.replace(plain(one.text))
-      setFile(one)
+      const content = await read()
+      editor.current.replace(plain(content.text))
+      setFile(content)
       setConflict(null)
     } catch (error) {
       say(error)

@@ -27,6 +27,6 @@ export function FolderChoice({ folders, folder, setFolder, home }) {
   if (!folders.length) return null
   return html`<select class="folder" aria-label=${t("Folder")} title=${t("Folder")} value=${folders.indexOf(folder)} onChange=${(event) => setFolder(folders[event.target.value] ?? null)}>
     <option value="-1">${t("Workspace")}</option>
-    ${folders.map((one, at) => html`<option value=${at}>${visible(shortPath(one, home))}</option>`)}
+    ${folders.map((folder, at) => html`<option value=${at}>${visible(shortPath(folder, home))}</option>`)}
   </select>`
 }

@@ -151,12 +151,12 @@ function Workbench({ onOut }) {
     return () => removeEventListener("popstate", onBack)
   }, [place])
   const session = isPanel(place) ? null : place
-  const current = sessions.find((one) => one.id === session)
+  const current = sessions.find((info) => info.id === session)
   if (session) opened.current.add(session)
   onAttention.current = (reason, id) => {
     if (!document.hidden || !opened.current.has(id)) return
     setMark(MARKS[reason])
-    notify(reason, id, sessions.find((one) => one.id === id)?.name ?? "", open)
+    notify(reason, id, sessions.find((info) => info.id === id)?.name ?? "", open)
   }
   const title = isPanel(place) ? t(PANELS[place]) : (current?.name || t("New session"))
   useEffect(() => void (document.title = `${mark}${title} · Kore`), [title, mark])

@@ -99,7 +99,7 @@ function dress(pre) {
 // The modules load with the first code block of a language. If they fail, the code stays plain.
 async function highlight(code, language) {
   const modules = [import("../vendor/highlight.mjs"), import(`../vendor/languages/${language}.mjs`)]
-  const [library, grammar] = (await Promise.all(modules).catch(() => [])).map((one) => one.default)
+  const [library, grammar] = (await Promise.all(modules).catch(() => [])).map((module) => module.default)
   if (!library) return
   if (!library.getLanguage(language)) library.registerLanguage(language, grammar)
   const html = library.highlight(code.textContent, { language, ignoreIllegals: true }).value

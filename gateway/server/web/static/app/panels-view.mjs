@@ -90,10 +90,10 @@ function Permissions({ connection, say }) {
   return html`${grants.length === 0 && html`<p class="dim">${t("Nothing is allowed for good.")}</p>`}
     <ul class="cards">
       ${grants.map(
-        (one) => html`<li key=${one.id}>
-          <b>${visible(one.title)}</b>
-          <p class="dim">${visible(one.folder ?? "")} · ${one.session ? t("Allow for this session") : t("Always")} · ${moment(one.granted_at)}</p>
-          <p class="actions"><button aria-label=${`${t("Revoke")}: ${one.title}`} onClick=${() => act("revoke_grants", { grant: one.id })}>${t("Revoke")}</button></p>
+        (grant) => html`<li key=${grant.id}>
+          <b>${visible(grant.title)}</b>
+          <p class="dim">${visible(grant.folder ?? "")} · ${grant.session ? t("Allow for this session") : t("Always")} · ${moment(grant.granted_at)}</p>
+          <p class="actions"><button aria-label=${`${t("Revoke")}: ${grant.title}`} onClick=${() => act("revoke_grants", { grant: grant.id })}>${t("Revoke")}</button></p>
         </li>`,
       )}
     </ul>`

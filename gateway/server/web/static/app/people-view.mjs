@@ -17,28 +17,28 @@ export function People({ connection, say }) {
     setCode("")
   }
   const role = (who, fallback, name) => html`<${RoleOf} key=${who} ...${{ connection, say, facts, who, fallback, name, refresh }} />`
-  const row = (one, state) => html`<li key=${`${state}/${one.id}`}>
-    <b>${visible(one.name || one.id)}</b> <span class="dim">${visible(one.id)} · ${t(state)}</span>
+  const row = (person, state) => html`<li key=${`${state}/${person.id}`}>
+    <b>${visible(person.name || person.id)}</b> <span class="dim">${visible(person.id)} · ${t(state)}</span>
     ${state === "owner" && html`<p class="dim">${t("Role")}: build</p>`}
-    ${state === "may write" && role(one.id, "general", one.name || one.id)}
-    <p class="actions"><button aria-label=${`${t("Remove")}: ${one.name}`} onClick=${() => act("revoke_pairing", { who: one.id })}>${t("Remove")}</button></p>
+    ${state === "may write" && role(person.id, "general", person.name || person.id)}
+    <p class="actions"><button aria-label=${`${t("Remove")}: ${person.name}`} onClick=${() => act("revoke_pairing", { who: person.id })}>${t("Remove")}</button></p>
   </li>`
-  const ids = new Set(people.paired.map((one) => one.id))
+  const ids = new Set(people.paired.map((person) => person.id))
   const others = Object.keys(facts.assigned).filter((who) => !ids.has(who))
   return html`<form class="row" onSubmit=${approve}>
       <input required aria-label=${t("Code of a person who asks")} placeholder=${t("Code of a person who asks")} value=${code} onInput=${(event) => setCode(event.target.value)} />
       <button class="send">${t("Let in")}</button>
     </form>
     <ul class="cards">
-      ${people.asking.map((one) => row(one, "asks"))}
-      ${people.paired.map((one) => row(one, one.owner ? "owner" : "may write"))}
+      ${people.asking.map((person) => row(person, "asks"))}
+      ${people.paired.map((person) => row(person, person.owner ? "owner" : "may write"))}
     </ul>
     ${!people.asking.length && !people.paired.length && html`<p class="dim">${t("Nobody has asked.")}</p>`}
     <h3>${t("Roles of chats, channels and others")}</h3>
     <ul class="cards">${others.map((who) => html`<li key=${who}><b>${visible(who)}</b>${role(who, null, who)}</li>`)}</ul>
     <${NewRole} ...${{ connection, say, facts, refresh }} />
     <h3>${t("What each role may do")}</h3>
-    ${facts.roles.map((one) => html`<${Role} key=${one.name} role=${one} />`)}`
+    ${facts.roles.map((role) => html`<${Role} key=${role.name} role=${role} />`)}`
 }
 
 // Role of a person, chat or channel; `fallback` applies if none is assigned.
@@ -52,7 +52,7 @@ function RoleOf({ connection, say, facts, who, fallback, name, refresh }) {
   }
   return html`<p><label>${t("Role")} <select aria-label=${`${t("Role")}: ${name}`} value=${checked ? (checked.value ?? "") : assigned} disabled=${checked !== null} onChange=${choose}>
       <option value="">${fallback ? `${fallback} (${t("default")})` : t("no role of its own")}</option>
-      ${facts.roles.map((one) => html`<option value=${one.name}>${visible(one.name)}</option>`)}
+      ${facts.roles.map((entry) => html`<option value=${entry.name}>${visible(entry.name)}</option>`)}
     </select></label></p>
     ${checked && html`<${ConfirmChange} ...${{ connection, say, checked, close, back: () => setChecked(null) }} />`}`
 }
@@ -73,7 +73,7 @@ function NewRole({ connection, say, facts, refresh }) {
   if (checked) return html`<${ConfirmChange} ...${{ connection, say, checked, close, back: () => setChecked(null) }} />`
   return html`<form class="row" onSubmit=${begin}>
     <input required class="wide" spellcheck="false" aria-label=${t("Person, chat or channel")} placeholder="CHANNEL:ID, CHANNEL:chat:ID, CHANNEL" value=${who} onInput=${(event) => setWho(event.target.value)} />
-    <select aria-label=${t("Role")} value=${role} onChange=${(event) => setRole(event.target.value)}>${facts.roles.map((one) => html`<option value=${one.name}>${visible(one.name)}</option>`)}</select>
+    <select aria-label=${t("Role")} value=${role} onChange=${(event) => setRole(event.target.value)}>${facts.roles.map((entry) => html`<option value=${entry.name}>${visible(entry.name)}</option>`)}</select>
     <button>${t("Give this role")}</button>
   </form>`
 }

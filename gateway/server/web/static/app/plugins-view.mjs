@@ -24,7 +24,7 @@ export function Plugins({ connection, say }) {
   return html`<h3>${t("Installed")}</h3>
     ${plugins.length === 0 && html`<p class="dim">${t("No plugins are installed.")}</p>`}
     <ul class="cards">
-      ${plugins.map((one) => html`<${Installed} key=${one.name} plugin=${one} act=${act} look=${setTarget} />`)}
+      ${plugins.map((plugin) => html`<${Installed} key=${plugin.name} plugin=${plugin} act=${act} look=${setTarget} />`)}
     </ul>
     <h3>${t("Find plugins")}</h3>
     <${Find} ...${{ connection, say, edition, look: setTarget }} />
@@ -66,15 +66,15 @@ function Find({ connection, say, edition, look }) {
     ${entries?.length === 0 && html`<p class="dim">${words ? t("No market has a plugin like that.") : t("Add a market below, or name a source.")}</p>`}
     <ul class="cards entries-found">
       ${(entries ?? []).slice(0, MAX_SHOWN).map(
-        (one) => html`<li key=${`${one.name}@${one.market}`}>
-          <b>${visible(one.name)}</b> ${visible(one.version)} <span class="dim">· ${visible(one.market)}${one.pinned ? ` · ${t("pinned")}` : ""}</span>
-          <p>${visible(one.description)}</p>
-          ${one.problem
-            ? html`<p class="bad">${visible(one.problem)}</p>`
+        (entry) => html`<li key=${`${entry.name}@${entry.market}`}>
+          <b>${visible(entry.name)}</b> ${visible(entry.version)} <span class="dim">· ${visible(entry.market)}${entry.pinned ? ` · ${t("pinned")}` : ""}</span>
+          <p>${visible(entry.description)}</p>
+          ${entry.problem
+            ? html`<p class="bad">${visible(entry.problem)}</p>`
             : html`<p class="actions">
-                ${one.installed
+                ${entry.installed
                   ? html`<span class="dim">${t("Installed")}</span>`
-                  : html`<button aria-label=${`${t("Look at it")}: ${one.name}`} onClick=${() => look({ source: `${one.name}@${one.market}` })}>${t("Look at it")}</button>`}
+                  : html`<button aria-label=${`${t("Look at it")}: ${entry.name}`} onClick=${() => look({ source: `${entry.name}@${entry.market}` })}>${t("Look at it")}</button>`}
               </p>`}
         </li>`,
       )}
@@ -115,12 +115,12 @@ function Markets({ connection, say, onChange }) {
   return html`<h3>${t("Markets")}</h3>
     <ul class="cards">
       ${(markets ?? []).map(
-        (one) => html`<li key=${one.name}>
-          <b>${visible(one.name)}</b> <span class="dim">· ${t("Plugins")}: ${one.plugins.toLocaleString()}</span>
-          <p class="dim">${visible(one.from)}</p>
+        (market) => html`<li key=${market.name}>
+          <b>${visible(market.name)}</b> <span class="dim">· ${t("Plugins")}: ${market.plugins.toLocaleString()}</span>
+          <p class="dim">${visible(market.from)}</p>
           <p class="actions">
-            <button disabled=${isBusy} aria-label=${`${t("Fetch again")}: ${one.name}`} onClick=${() => fetchMarket("update_market", { name: one.name }, one.name)}>${t("Fetch again")}</button>
-            <${Certain} label=${t("Remove")} name=${one.name} onYes=${() => remove(one.name)} />
+            <button disabled=${isBusy} aria-label=${`${t("Fetch again")}: ${market.name}`} onClick=${() => fetchMarket("update_market", { name: market.name }, market.name)}>${t("Fetch again")}</button>
+            <${Certain} label=${t("Remove")} name=${market.name} onYes=${() => remove(market.name)} />
           </p>
         </li>`,
       )}
@@ -144,8 +144,8 @@ function InstallPage({ connection, target, leave, look }) {
   const fetchPlugin = () => {
     setError(null)
     setPlugin(null)
-    const failed = (one) => isHere.current && setError(one)
-    connection.call("look_at_plugin", target).then((one) => isHere.current && setPlugin(one), failed)
+    const failed = (reason) => isHere.current && setError(reason)
+    connection.call("look_at_plugin", target).then((description) => isHere.current && setPlugin(description), failed)
   }
   useEffect(() => {
     fetchPlugin()
@@ -177,7 +177,7 @@ function InstallPage({ connection, target, leave, look }) {
     ${plugin.needs.length > 0 && html`<p class="actions needs">${t("It needs these plugins first:")}
       ${plugin.needs.map((name) => html`<button type="button" onClick=${() => look({ source: name })}>${t("Look at it")}: ${visible(name)}</button>`)}</p>`}
     <form class="install" onSubmit=${install}>
-      ${plugin.options.map((one) => html`<${Question} key=${one.key} option=${one} value=${answers[one.key] ?? ""} onChange=${(text) => setAnswers({ ...answers, [one.key]: text })} />`)}
+      ${plugin.options.map((option) => html`<${Question} key=${option.key} option=${option} value=${answers[option.key] ?? ""} onChange=${(text) => setAnswers({ ...answers, [option.key]: text })} />`)}
       ${error && html`<${Failure} error=${error} again=${fetchPlugin} leave=${() => leave()} />`}
       ${isInstalling
         ? html`<${Busy} text=${plugin.name} goesOn />`

@@ -21,7 +21,7 @@ export function Policy({ connection, say }) {
   const [status] = useCall(connection, say, "status")
   const channels = [...new Set(["cli", ...Object.keys(status?.channels ?? {}).map((name) => name.split(":")[0])])]
   if (!facts) return html`<${Wait} />`
-  const tools = [...new Set(facts.roles.flatMap((one) => Object.keys(one.tools)))].filter((name) => name !== "exec" && !name.includes("*"))
+  const tools = [...new Set(facts.roles.flatMap((role) => Object.keys(role.tools)))].filter((name) => name !== "exec" && !name.includes("*"))
   const check = async (event) => {
     event?.preventDefault()
     setResult(null)
@@ -43,7 +43,7 @@ export function Policy({ connection, say }) {
         ? html`<label>${t("Command")} <input required spellcheck="false" autocomplete="off" value=${text} onInput=${(event) => setText(event.target.value)} placeholder="make test && git push" /></label>`
         : html`<label>${t("Arguments, as JSON")} <textarea required rows="3" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)} placeholder='{"path": "notes.txt"}'></textarea></label>`}
       <div class="row">
-        ${choice(t("Role"), role, setRole, same(facts.roles.map((one) => one.name)))}
+        ${choice(t("Role"), role, setRole, same(facts.roles.map((entry) => entry.name)))}
         ${choice(t("Mode"), mode, setMode, [["", t("as the channel begins")], ...same(MODES)])}
         ${choice(t("Channel"), channel, setChannel, same(channels))}
       </div>
@@ -58,7 +58,7 @@ function Verdict({ result }) {
     <p>${visible(result.reason)}</p>
     ${result.verdicts.length > 0 && html`<details><summary>${t("What each rule says")}</summary>
       <table class="facts list verdicts"><thead><tr><th>${t("Verdict")}</th><th>${t("Rule")}</th><th>${t("Part")}</th><th>${t("Reason")}</th></tr></thead>
-        <tbody>${result.verdicts.map((one) => html`<tr><td>${t(VERDICTS[one.decision])}</td><td>${one.rule}</td><td>${visible(one.part)}</td><td>${visible(one.reason)}</td></tr>`)}</tbody>
+        <tbody>${result.verdicts.map((verdict) => html`<tr><td>${t(VERDICTS[verdict.decision])}</td><td>${verdict.rule}</td><td>${visible(verdict.part)}</td><td>${visible(verdict.reason)}</td></tr>`)}</tbody>
       </table></details>`}`
 }
 

@@ -13,21 +13,21 @@ const HEIGHT_PIXELS = 180
 export function Costs({ connection, say }) {
   const [days] = useCall(connection, say, "list_costs", { days: SHOWN_DAYS })
   if (!days) return html`<${Wait} />`
-  const most = Math.max(...days.map((one) => one.cost_usd ?? 0), 0.0001)
-  const sum = days.reduce((total, one) => total + (one.cost_usd ?? 0), 0)
+  const most = Math.max(...days.map((day) => day.cost_usd ?? 0), 0.0001)
+  const sum = days.reduce((total, day) => total + (day.cost_usd ?? 0), 0)
   const step = WIDTH_PIXELS / days.length
-  const spent = days.filter((one) => one.calls)
+  const spent = days.filter((day) => day.calls)
   return html`<p>${t("The last 30 days")}: $${sum.toFixed(4)}</p>
     ${sum > 0 && html`<svg class="chart" viewBox=${`0 0 ${WIDTH_PIXELS} ${HEIGHT_PIXELS}`} role="img" aria-label=${`${t("The last 30 days")}: $${sum.toFixed(4)}`}>
-      ${days.map((one, n) => {
-        const height = ((one.cost_usd ?? 0) / most) * (HEIGHT_PIXELS - 10)
-        return html`<rect x=${n * step + 2} y=${HEIGHT_PIXELS - height} width=${step - 4} height=${height}><title>${one.day}: ${dollars(one.cost_usd)}</title></rect>`
+      ${days.map((day, n) => {
+        const height = ((day.cost_usd ?? 0) / most) * (HEIGHT_PIXELS - 10)
+        return html`<rect x=${n * step + 2} y=${HEIGHT_PIXELS - height} width=${step - 4} height=${height}><title>${day.day}: ${dollars(day.cost_usd)}</title></rect>`
       })}
       <line x1="0" y1=${HEIGHT_PIXELS} x2=${WIDTH_PIXELS} y2=${HEIGHT_PIXELS} />
     </svg>`}
     <table class="facts list"><thead><tr><th>${t("Day")}</th><th>${t("Costs")}</th><th>${t("Tokens")}</th><th>${t("Calls")}</th></tr></thead>
       <tbody>${spent.toReversed().map(
-        (one) => html`<tr><td>${one.day}</td><td>${dollars(one.cost_usd)}</td><td>${(one.input_tokens + one.output_tokens).toLocaleString()}</td><td>${one.calls}</td></tr>`,
+        (day) => html`<tr><td>${day.day}</td><td>${dollars(day.cost_usd)}</td><td>${(day.input_tokens + day.output_tokens).toLocaleString()}</td><td>${day.calls}</td></tr>`,
       )}</tbody></table>`
 }
 
@@ -37,9 +37,9 @@ export function Notes({ connection, say }) {
   const [name, setName] = useState(NOTES[0])
   const [note, setNote] = useState(null)
   const [text, setText] = useState("")
-  const show = (one) => {
-    setNote(one)
-    setText(one.text)
+  const show = (newNote) => {
+    setNote(newNote)
+    setText(newNote.text)
   }
   useEffect(() => {
     setNote(null)
@@ -63,7 +63,7 @@ export function Notes({ connection, say }) {
   return html`<form class="note" onSubmit=${save}>
     <p class="row">
       <select aria-label=${t("File")} value=${name} disabled=${isChanged} onChange=${(event) => setName(event.target.value)}>
-        ${NOTES.map((one) => html`<option>${one}</option>`)}
+        ${NOTES.map((name) => html`<option>${name}</option>`)}
       </select>
       <button class="send" disabled=${!isChanged}>${t("Save")}</button>
       ${isChanged && html`<button type="button" onClick=${() => setText(note.text)}>${t("Take back")}</button>`}
@@ -76,16 +76,16 @@ export function Logs({ connection, say }) {
   const [level, setLevel] = useState("info")
   const [lines] = useCall(connection, say, "read_log", { lines: 300, level })
   return html`<p><select aria-label=${t("Level")} value=${level} onChange=${(event) => setLevel(event.target.value)}>
-      ${["debug", "info", "warning", "error"].map((one) => html`<option>${one}</option>`)}
+      ${["debug", "info", "warning", "error"].map((name) => html`<option>${name}</option>`)}
     </select></p>
     ${lines?.length === 0 && html`<p class="dim">${withCode(t("There is no log yet: `kore gateway` writes it."))}</p>`}
-    <${Entries} entries=${lines?.toReversed()} of=${(one) => [moment(one.ts), one.level, shown(one.text)]} />`
+    <${Entries} entries=${lines?.toReversed()} of=${(line) => [moment(line.ts), line.level, shown(line.text)]} />`
 }
 
 export function Audit({ connection, say }) {
   const [entries] = useCall(connection, say, "list_audit", { limit: 300 })
   if (entries?.length === 0) return html`<p class="dim">${t("Nothing was written down yet.")}</p>`
-  return html`<${Entries} entries=${entries} of=${(one) => [moment(one.ts), one.allowed ? "✓" : "✗", summary(one)]} />`
+  return html`<${Entries} entries=${entries} of=${(entry) => [moment(entry.ts), entry.allowed ? "✓" : "✗", summary(entry)]} />`
 }
 
 // Facts that the row shows elsewhere, or that are meaningless to people.
@@ -102,7 +102,7 @@ function summary(entry) {
 function Entries({ entries, of }) {
   if (!entries) return html`<${Wait} />`
   return html`<table class="facts list entries"><tbody>
-    ${entries.map((one) => html`<tr>${of(one).map((cell) => html`<td>${cell}</td>`)}</tr>`)}
+    ${entries.map((entry) => html`<tr>${of(entry).map((cell) => html`<td>${cell}</td>`)}</tr>`)}
   </tbody></table>`
 }
 

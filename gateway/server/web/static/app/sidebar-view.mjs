@@ -19,17 +19,17 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
       say(error)
     }
   }
-  const rename = (one) => {
-    const name = prompt(t("New name"), one.name)
-    if (name !== null) act("rename_session", { session: one.id, name })
+  const rename = (entry) => {
+    const name = prompt(t("New name"), entry.name)
+    if (name !== null) act("rename_session", { session: entry.id, name })
   }
-  const fork = async (one) => {
-    const id = await act("fork_session", { session: one.id })
+  const fork = async (entry) => {
+    const id = await act("fork_session", { session: entry.id })
     if (id) open(id)
   }
-  const close = async (one) => {
-    await act("set_session_status", { session: one.id, status: "closed" })
-    if (one.id === current) open(null)
+  const close = async (entry) => {
+    await act("set_session_status", { session: entry.id, status: "closed" })
+    if (entry.id === current) open(null)
   }
   return html`<nav class="sidebar" aria-label=${t("Sessions")}>
     <button class="new" onClick=${() => open(null)}>+ ${t("New session")}</button>
@@ -44,17 +44,17 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
             </li>`,
           )
         : rows.map(
-            ({ one, depth, count, isFolded }) => html`<li key=${one.id} class=${`${one.id === current ? "current" : ""} depth-${Math.min(depth, 4)}`} aria-level=${depth + 1}>
+            ({ entry, depth, count, isFolded }) => html`<li key=${entry.id} class=${`${entry.id === current ? "current" : ""} depth-${Math.min(depth, 4)}`} aria-level=${depth + 1}>
               ${count > 0 &&
-              html`<button class="fold" aria-expanded=${!isFolded} aria-label=${`${t("Branches")}: ${one.name}`} onClick=${() => fold(one.id)}>${isFolded ? "▸" : "▾"}</button>`}
-              <button class="session" aria-current=${one.id === current ? "page" : null} title=${visible(one.name)} onClick=${() => open(one.id)}>
-                <b>${depth > 0 && html`<span aria-hidden="true">↳ </span>`}${visible(one.name) || t("New session")}</b>
-                <span class=${`dim ${one.status}`}>${facts(one, isFolded ? count : 0)}</span>
+              html`<button class="fold" aria-expanded=${!isFolded} aria-label=${`${t("Branches")}: ${entry.name}`} onClick=${() => fold(entry.id)}>${isFolded ? "▸" : "▾"}</button>`}
+              <button class="session" aria-current=${entry.id === current ? "page" : null} title=${visible(entry.name)} onClick=${() => open(entry.id)}>
+                <b>${depth > 0 && html`<span aria-hidden="true">↳ </span>`}${visible(entry.name) || t("New session")}</b>
+                <span class=${`dim ${entry.status}`}>${facts(entry, isFolded ? count : 0)}</span>
               </button>
               <span class="row-actions">
-                <button title=${t("Rename")} aria-label=${`${t("Rename")}: ${one.name}`} onClick=${() => rename(one)}>✎</button>
-                <button title=${t("Branch")} aria-label=${`${t("Branch")}: ${one.name}`} onClick=${() => fork(one)}>↳</button>
-                <button title=${t("Close")} aria-label=${`${t("Close")}: ${one.name}`} onClick=${() => close(one)}>×</button>
+                <button title=${t("Rename")} aria-label=${`${t("Rename")}: ${entry.name}`} onClick=${() => rename(entry)}>✎</button>
+                <button title=${t("Branch")} aria-label=${`${t("Branch")}: ${entry.name}`} onClick=${() => fork(entry)}>↳</button>
+                <button title=${t("Close")} aria-label=${`${t("Close")}: ${entry.name}`} onClick=${() => close(entry)}>×</button>
               </span>
             </li>`,
           )}
@@ -71,15 +71,15 @@ export function Sidebar({ connection, sessions, current, open, refresh, say }) {
 
 // Forks are placed below their original session; the most recently used branch comes first.
 function asTree(sessions, folded) {
-  const known = new Map(sessions.map((one) => [one.id, { one, children: [], at: one.last_active_at }]))
+  const known = new Map(sessions.map((entry) => [entry.id, { entry, children: [], at: entry.last_active_at }]))
   const roots = []
-  for (const node of known.values()) (known.get(node.one.parent)?.children ?? roots).push(node)
+  for (const node of known.values()) (known.get(node.entry.parent)?.children ?? roots).push(node)
   const rows = []
   const touch = (node) => (node.at = Math.max(node.at, ...node.children.map(touch)))
   const show = (nodes, depth) => {
-    for (const { one, children } of nodes.sort((a, b) => b.at - a.at)) {
-      const isFolded = folded.has(one.id)
-      rows.push({ one, depth, count: children.length, isFolded })
+    for (const { entry, children } of nodes.sort((a, b) => b.at - a.at)) {
+      const isFolded = folded.has(entry.id)
+      rows.push({ entry, depth, count: children.length, isFolded })
       if (!isFolded) show(children, depth + 1)
     }
   }
@@ -99,11 +99,11 @@ function useFolded() {
   return [folded, fold]
 }
 
-const facts = (one, hidden) =>
+const facts = (entry, hidden) =>
   [
-    day(one.last_active_at),
-    titleOf(channelOf(one)),
-    one.status === "idle" ? "" : t(one.status),
+    day(entry.last_active_at),
+    titleOf(channelOf(entry)),
+    entry.status === "idle" ? "" : t(entry.status),
     hidden ? `↳ ${hidden}` : "",
   ]
     .filter(Boolean)

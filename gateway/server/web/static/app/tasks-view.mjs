@@ -15,7 +15,7 @@ export function Tasks({ connection, session, isRunning, say }) {
   const [isOpen, setOpen] = useState(false)
   useEffect(() => setOpen(false), [session])
   if (!tasks.length) return null
-  const running = tasks.filter((one) => one.is_running)
+  const running = tasks.filter((task) => task.is_running)
   const stop = async (task) => {
     await connection.call("stop_task", { session, task: task.id }).catch(say)
     refresh()
@@ -29,7 +29,7 @@ export function Tasks({ connection, session, isRunning, say }) {
         <span class="subject">${visible(newest.title)}</span>
         <span aria-hidden="true">${isOpen ? "▾" : "▴"}</span>
       </button>
-      ${isOpen && html`<ul>${tasks.map((one) => html`<${Task} key=${one.id} ...${{ connection, session, task: one, stop }} />`)}</ul>`}
+      ${isOpen && html`<ul>${tasks.map((item) => html`<${Task} key=${item.id} ...${{ connection, session, task: item, stop }} />`)}</ul>`}
     </div>
   </section>`
 }
@@ -44,7 +44,7 @@ function useTasks(connection, session, isRunning) {
     const list = await connection.call("list_tasks", { session }).catch(() => null)
     if (list && current.current === session) setTasks(list)
   }
-  const isLive = isRunning || tasks.some((one) => one.is_running)
+  const isLive = isRunning || tasks.some((task) => task.is_running)
   useEffect(() => setTasks([]), [session])
   useEffect(() => {
     refresh()
@@ -113,11 +113,11 @@ function Steps({ connection, session }) {
     return connection.follow("follow_session", () => ({ session, after: own.seq }), onItem, () => {})
   }, [session])
   const { messages, live } = talk.current
-  const calls = new Set(messages.flatMap((one) => (one.message?.tool_calls ?? []).map((call) => call.id)))
+  const calls = new Set(messages.flatMap((message) => (message.message?.tool_calls ?? []).map((call) => call.id)))
   useEffect(() => void (box.current.scrollTop = box.current.scrollHeight), [messages.length, live.size])
   return html`<div class="steps" ref=${box} tabindex="0" role="log" aria-label=${t("Steps")}>
     ${messages.map((item) => html`<${Item} key=${item.key} item=${item} talk=${talk.current} />`)}
-    ${[...live.values()].filter((one) => !calls.has(one.id)).map((one) => html`<${Call} key=${one.id} call=${one} live=${one} />`)}
+    ${[...live.values()].filter((call) => !calls.has(call.id)).map((call) => html`<${Call} key=${call.id} call=${call} live=${call} />`)}
   </div>`
 }
 

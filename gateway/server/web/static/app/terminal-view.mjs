@@ -12,8 +12,8 @@ export function Terminals({ connection, say }) {
   const [current, setCurrent] = useState(null)
   if (!status || !places) return html`<${Wait} />`
   if (status.mode === "off") return html`<p>${withCode(t("The terminal is switched off. Run `kore config set server.terminal sandbox` and restart Kore; `full` instead of `sandbox` gives a shell without a sandbox."))}</p>`
-  const running = status.terminals.filter((one) => one.exit_code === null || one.id === current)
-  const shown = running.find((one) => one.id === current) ?? running.at(-1)
+  const running = status.terminals.filter((terminal) => terminal.exit_code === null || terminal.id === current)
+  const shown = running.find((terminal) => terminal.id === current) ?? running.at(-1)
   const begin = async (event) => {
     event.preventDefault()
     try {
@@ -34,10 +34,10 @@ export function Terminals({ connection, say }) {
   return html`<div class="terminals">
     <form class="row" onSubmit=${begin}>
       <select aria-label=${t("Folder")} value=${place || places[0]} onChange=${(event) => setPlace(event.target.value)}>
-        ${places.map((one) => html`<option value=${one}>${visible(one)}</option>`)}
+        ${places.map((place) => html`<option value=${place}>${visible(place)}</option>`)}
       </select>
       <button class="send">${t("New terminal")}</button>
-      ${running.map((one, n) => html`<button type="button" key=${one.id} aria-pressed=${one === shown} title=${visible(one.folder)} onClick=${() => setCurrent(one.id)}>${n + 1}</button>`)}
+      ${running.map((terminal, n) => html`<button type="button" key=${terminal.id} aria-pressed=${terminal === shown} title=${visible(terminal.folder)} onClick=${() => setCurrent(terminal.id)}>${n + 1}</button>`)}
       ${shown && html`<button type="button" onClick=${() => close(shown.id)}>${t("Close")}</button>`}
     </form>
     <p class=${status.mode === "full" ? "bad" : "dim"}>

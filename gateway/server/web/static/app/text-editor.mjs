@@ -93,7 +93,7 @@ function extensions(text, path) {
       "aria-label": path,
       "aria-description": t("Tab indents. Press Esc, then Tab, to leave the editor."),
     }),
-    EditorState.phrases.of(Object.fromEntries(PHRASES.map((one) => [one, t(one)]))),
+    EditorState.phrases.of(Object.fromEntries(PHRASES.map((phrase) => [phrase, t(phrase)]))),
     syntaxHighlighting(COLORS),
     THEME,
   ]

@@ -21,7 +21,7 @@ export function useCall(connection, say, name, args = {}) {
   useEffect(() => {
     // Only the latest request counts, even if an earlier one is answered after it.
     let isLast = true
-    connection.until(name, args).then((one) => isLast && setValue(one), (error) => isLast && fail(error))
+    connection.until(name, args).then((result) => isLast && setValue(result), (error) => isLast && fail(error))
     return () => (isLast = false)
   }, [key])
   // Resolves to whether the call succeeded.

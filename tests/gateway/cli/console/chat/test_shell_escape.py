@@ -9,7 +9,7 @@ import pytest
 
 from agent.security.redaction import Redactor
 from agent.security.taint.file_marks import mark_tainted
-from gateway.cli.console.chat.local_commands import by_hand
+from gateway.cli.console.chat.local_commands import shell_command_in
 from gateway.cli.console.chat.shell_escape import Shell, UserCommand
 from tests.processes import lasting_command, processes
 
@@ -134,7 +134,7 @@ async def test_command_does_not_run_in_a_link_that_replaced_the_folder(tmp_path:
     ],
 )
 def test_shell_escape_lines_are_recognized(line: str, command: str | None) -> None:
-    assert by_hand(line) == command
+    assert shell_command_in(line) == command
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -55,7 +55,7 @@ def test_review_is_sorted_and_cleaned() -> None:
     ]
     output = {"findings": items, "summary": "has s3cret"}
     review = Review.of_output(output, lambda text: text.replace("s3cret", "…"))
-    assert [each.file for each in review.findings] == ["y.py", "x.py"]
+    assert [finding.file for finding in review.findings] == ["y.py", "x.py"]
     assert "s3cret" not in repr(review)
 
 

@@ -91,7 +91,9 @@ async def test_model_can_only_read_the_commit(scene: Scene, model_server: ModelS
     first, last = model_server.requests
     offered = {tool["function"]["name"] for tool in first.body["tools"]}
     assert offered == {"read_file", "list_dir", "glob", "grep", "outline"}
-    results = [str(each["content"]) for each in last.body["messages"] if each["role"] == "tool"]
+    results = [
+        str(message["content"]) for message in last.body["messages"] if message["role"] == "tool"
+    ]
     assert len(results) == len(calls)
     assert "line five" in results[-1]
     assert not any("{}" in result for result in results)
