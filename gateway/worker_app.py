@@ -1,4 +1,4 @@
-"""Composition root of a worker: a process that only runs turns for a gateway."""
+"""Composition root of a worker, which only runs turns for a gateway."""
 
 import asyncio
 import logging
@@ -57,10 +57,10 @@ async def open_worker(
     config: WatchedConfig | None = None,
     http_port: int | None = None,
 ) -> AsyncIterator[Container]:
-    """Run turns until the block ends; then suspend running turns, so that others resume them.
+    """Run turns while the context is open; then suspend running turns for others to resume.
 
-    Its pages for supervisors are on `http_port`, if any. Raises `StoreError`, also while the tables
-    are of another version, and `ConfigError`.
+    Pages for supervisors are on `http_port`, if any. Raises `StoreError`, also while the tables are
+    of another version, and `ConfigError`.
     """
     if settings.store.path is not None:
         raise ConfigError(

@@ -88,7 +88,7 @@ class Client:
     def local(cls, home: Path | None = None) -> "Client":
         """Return a client of this user's server on this machine, found by its `server.json`.
 
-        Raises `OSError` or `ValueError` when there is none.
+        Raises `OSError` or `ValueError` if there is none.
         """
         folder = home or Path(os.environ.get("KORE_HOME") or Path.home() / ".kore")
         access = json.loads((folder / "server.json").read_bytes())
@@ -103,8 +103,8 @@ class Client:
     async def call(self, name: str, **arguments: Any) -> Any:
         """Return the result of a call.
 
-        Raises `CallFailed`, and `Disconnected` when the connection breaks before the answer: the
-        call may have taken effect.
+        Raises `CallFailed`, or `Disconnected` if the connection breaks before the answer; the call
+        may have taken effect.
         """
         number, frames = await self._begin(name, arguments)
         try:
@@ -115,7 +115,8 @@ class Client:
     async def send(self, session: str | None, text: str, **more: Any) -> str:
         """Send a message; return the session's id after the message is on disk.
 
-        It is accepted once, also when the connection breaks. Raises `CallFailed`, `Disconnected`.
+        It is accepted only once, even if the connection breaks. Raises `CallFailed`,
+        `Disconnected`.
         """
         if session is None:
             session = str(await self._until_done("create_session", {}))
@@ -123,7 +124,7 @@ class Client:
         return str(await self._until_done("send_message", arguments))
 
     async def follow(self, session: str, after: int = 0, **more: Any) -> AsyncIterator[Event]:
-        """Yield the events of a session after message number `after`, without end.
+        """Yield the events of a session after message number `after`, endlessly.
 
         Each message occurs once. Raises `CallFailed`, `Disconnected`.
         """
@@ -287,7 +288,7 @@ def _is_loopback(address: str) -> bool:
 
 @contextmanager
 def _short_path(path: str) -> Iterator[str]:
-    """Provide a path of a Unix socket that fits into an address (100 bytes)."""
+    """Yield a path of a Unix socket that fits into an address (100 bytes)."""
     if len(os.fsencode(path)) <= _PATH_LIMIT_BYTES:
         yield path
         return

@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, with the semantic conventions for generative AI.
+"""OpenTelemetry traces with the semantic conventions for generative AI.
 
     pip install 'kore-assistant[otel]'
 
@@ -39,7 +39,7 @@ from agent.version import VERSION
 # Prompts, answers, arguments and results are recorded only if this or `include_content` is set.
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
-# Vendors that the conventions know by another name.
+# Vendors that have another name in the conventions.
 _PROVIDERS = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",

@@ -21,7 +21,7 @@ from gateway.store.repositories.delivery import chats
 from gateway.store.repositories.jobs import CatchUp, Job
 
 TEXT_LIMIT_CHARS = 4_000
-# Options that a terminal chose for a single message; they do not carry over to jobs.
+# Options that a terminal chose for a single message, which do not apply to jobs.
 _LASTING = (
     *("cwd", "start_folder", "agent", "model", "effort", "allowed_tools", "disallowed_tools"),
     *("max_iterations", "max_cost_usd"),
@@ -164,7 +164,8 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
     if slot is None:
         raise KoreError(t("job {job} has ended: create a new one", job=job.id))
     jobs.set_state(tx, job.id, "on")
-    # Nobody is notified when a group gives the bot its rights back: only another attempt shows it.
+    # There is no notification when a group restores the bot's rights; only another attempt reveals
+    # it.
     chats.touch(tx, job.route)
     # Slots missed during the pause were skipped on purpose.
     jobs.advance(tx, job.id, slot)
@@ -174,7 +175,7 @@ def change_job(tx: Transaction, job: Job, action: str, now: float) -> str:
 def _check(
     tx: Transaction, context: JobContext, author: JobAuthor, rule: Recurrence, text: str
 ) -> None:
-    """Raise `KoreError` for a job that the owner's limits or the role refuse."""
+    """Raise `KoreError` for a job that the owner's limits or the role do not allow."""
     limits, message = context.schedule, author.message
     if message.channel == API:
         raise KoreError(t("nothing can be sent here later: this conversation is over the API"))
@@ -208,7 +209,7 @@ def _check(
 
 
 def _template(author: JobAuthor, request: JobRequest, text: str) -> InboundMessage:
-    """Return the request's message, reduced to what applies to the job."""
+    """Return the request's message, reduced to the parts that apply to the job."""
     message = author.message
     options = MessageOptions(
         **{name: getattr(message.options, name) for name in _LASTING},
@@ -231,7 +232,7 @@ def _template(author: JobAuthor, request: JobRequest, text: str) -> InboundMessa
 
 
 def delivery_route(tx: Transaction, owner: str | None, now: float) -> InboundMessage:
-    """Return a message of the owner, from their private chat or the terminal that opens next."""
+    """Return a message of the owner, from their private chat or the next terminal to open."""
     route = chats.private_route(tx, owner) if owner else None
     if route is None or owner is None or route.channel == CONSOLE:
         return InboundMessage(CONSOLE, "local", "main", Sender("0"), "", "", now)

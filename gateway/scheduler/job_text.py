@@ -49,7 +49,7 @@ def title(job: Job) -> str:
 
 
 def local_time(at: float, zone: str) -> str:
-    """Format a time in `zone`, or in UTC if the zone is unknown, so that lists show every job."""
+    """Format a time in `zone`, or in UTC if the zone is unknown, as lists show every job."""
     here = zone_of(zone) if is_zone(zone) else UTC
     return datetime.fromtimestamp(at, here).strftime("%Y-%m-%d %H:%M %Z")
 
@@ -117,7 +117,7 @@ def line(tx: Transaction, job: Job, escape: Callable[[str], str] = str) -> str:
 
 
 def last_time(tx: Transaction, job: Job) -> str | None:
-    """Return when the job was last due and the result, or None before the first slot."""
+    """Return the last due time and the result, or None before the first slot."""
     last = jobs.slots(tx, job, 1)
     return f"{local_time(last[0].at, job.zone)}: {how(last[0])}" if last else None
 

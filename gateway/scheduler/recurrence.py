@@ -1,4 +1,4 @@
-"""Recurrence of jobs: an instant, an interval, a cron line, or every few days in a time zone."""
+"""Recurrence of jobs: a point in time, an interval, a cron line, or every few days."""
 
 import math
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ _LOOK_AHEAD = 100
 class Recurrence:
     """Rule that yields the slots of a job.
 
-    `spec` is the instant in Unix seconds, the interval in seconds, the cron line, or a number of
-    days with the first day and the time of day. `zone` is an IANA name.
+    `spec` is the point in time in Unix seconds, the interval in seconds, the cron line, or a number
+    of days with the first day and the time of day. `zone` is an IANA name.
     """
 
     kind: Literal["at", "every", "cron", "days"]
@@ -81,7 +81,7 @@ class Recurrence:
     def slots(self, first: int, until: float, anchor: int, limit: int) -> list[int]:
         """Return the newest `limit` slots from `first`, which is a slot, to `until`."""
         if self.kind == "every":
-            # Counting is too slow after a month of downtime with a slot each minute.
+            # Counting is too slow after a month of downtime with a slot every minute.
             length = int(self.spec)
             last = first + max(0, int(until - first) // length) * length
             return list(range(max(first, last - (limit - 1) * length), last + 1, length))
@@ -107,8 +107,8 @@ class Recurrence:
     def _cron(self, instant: float) -> Iterator[int]:
         """Yield slots as Debian's cron does around changes of the clock.
 
-        A time of day inside the gap comes right after it, a repeated one only the first time;
-        hourly slots come in every hour that exists.
+        A time of day inside the gap is moved right after it, and a repeated time of day counts only
+        the first time; there is an hourly slot in every hour that exists.
         """
         from cronsim import CronSim
 
@@ -120,7 +120,7 @@ class Recurrence:
             return
 
     def _days(self, instant: float) -> Iterator[int]:
-        """Yield slots at the time of day in the rule's zone, however long the days are."""
+        """Yield slots at the time of day in the rule's zone; days may differ in length."""
         length, first, clock = self.spec.split()
         day, here = date.fromisoformat(first), zone_of(self.zone)
         step = timedelta(days=int(length))

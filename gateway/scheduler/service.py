@@ -1,4 +1,4 @@
-"""Service for jobs, which imports the code that they need on first use."""
+"""Service for jobs, which imports their code on first use."""
 
 import asyncio
 import time
@@ -27,8 +27,8 @@ class JobService:
     """Jobs for chats, tools and terminals.
 
     `changed` is set when a job has changed, `has_audience` once a person can be notified: a gateway
-    runs, or a terminal is open. `on_fired` is called with jobs started by hand. With `is_held`
-    nothing comes due, because this process has no sandbox for jobs.
+    runs, or a terminal is open. `on_fired` is called with jobs started manually. With `is_held`, no
+    job becomes due, because this process has no sandbox for jobs.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class JobService:
         self.changed.set()
 
     def notify_fired(self, fired: FiredJobs) -> None:
-        """Announce jobs started by hand after the commit."""
+        """Announce jobs started manually, after the commit."""
         self._on_fired(fired)
 
     def set_heartbeat(self, tx: Transaction, now: float) -> None:
@@ -102,7 +102,7 @@ class JobService:
         return outcome.result is not None and is_silent(outcome.result.text)
 
     def clean(self, claim: TurnClaim, text: str) -> str:
-        """Return a text for people, without the word by which jobs report nothing."""
+        """Return a text for people, without the marker with which jobs report nothing."""
         if claim.messages[-1].job is None:
             return text
         from gateway.scheduler.firing import without_silent_word
@@ -142,7 +142,7 @@ class JobService:
         return await self._database.transact(handle_tool, self, claim, request)
 
     async def check_tool(self, claim: TurnClaim, request: "JobRequest") -> None:
-        """Raise `KoreError` if `handle_tool` would, by trying the call and rolling back."""
+        """Try the call and roll it back; raise `KoreError` like `handle_tool`."""
         from gateway.scheduler.job_commands import handle_tool
 
         def attempt(tx: Transaction) -> None:

@@ -1,7 +1,7 @@
 """Parser for times at the start of a text, in English and Chinese.
 
-It has its own grammar (ADR 0065): text follows the time, and a misunderstood time is worse
-than a refused one.
+It has its own grammar (ADR 0065), because text follows the time, and a misunderstood time is worse
+than a rejected one.
 """
 
 import re
@@ -92,7 +92,7 @@ _CRON = re.compile(
     rf"(?P<cron>{_FIELD}\s+{_FIELD}\s+[\d*L][\d*,/L-]*\s+[\dA-Za-z*][\dA-Za-z*,/-]*"
     r"\s+[\dA-Za-z*][\dA-Za-z*,/#-]*)(?=$|[\s:,;])"
 )
-# Full-width characters mean the same; each stays one character.
+# Full-width characters are equivalent; each remains a single character.
 _NARROW = {n: n - 0xFEE0 for n in range(0xFF01, 0xFF5F)} | {0x3000: " "}
 _SIMPLE = str.maketrans("點時鐘鍾後週禮兩過間個號裡", "点时钟钟后周礼两过间个号里")
 # Signs that a time continues and was only partly understood. After a colon anything is text.
@@ -161,7 +161,7 @@ def _refuse_more(plain: str, end: int, text: str) -> None:
 
 @frozen
 class _Match:
-    """A rule and the position after it."""
+    """Rule and the position after it."""
 
     rule: Recurrence
     end: int
@@ -355,7 +355,8 @@ def _day(phrase: TimePhrase, today: date) -> date:
 def _at(day: date, phrase: TimePhrase, zone: str) -> int:
     """Return the instant of a time of day.
 
-    The offset is added to the time of day: tomorrow at nine is at nine, also across a clock change.
+    The offset is added to the time of day, so tomorrow at nine is at nine even across a clock
+    change.
     """
     hour, minute = phrase.clock
     day += timedelta(days=hour // 24)

@@ -34,7 +34,7 @@ _ZH_TWO = "(?:[0-5]\\d|[零〇一二三四五六七八九十]{2,3})(?![\\d个人
 _ZH_DIGITS = {digit: n for n, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _AND = r"\s*(?:,|and|&)\s*"
 
-# The hour at which each part of a day starts, and from which hour on it means the afternoon.
+# First hour of each part of a day, and the hour after which it means the afternoon.
 _PARTS = {
     "morning": 9, "noon": 12, "afternoon": 15, "evening": 19, "night": 21, "midnight": 24,
     "early": 6, "dawn": 3,
@@ -113,7 +113,7 @@ _COMPILED = {
     kind: tuple(re.compile(form, re.IGNORECASE) for form in forms)
     for kind, forms in _ELEMENTS.items()
 }
-# A bare number is an hour if a day or "at" precedes it.
+# A plain number is an hour if a day or "at" precedes it.
 _BARE = re.compile(
     rf"(?P<bare>[01]?\d|2[0-4]|{HOUR})(?=$|[\s,;:])"
     r"(?!\s*(?:%|(?:times|people|minutes?|mins?|hours?|days?|weeks?|months?|years?)\b))",
@@ -151,7 +151,7 @@ class TimePhrase:
 
 
 def read_phrase(text: str, start: int, *, times_only: bool = False) -> TimePhrase | None:
-    """Read the phrase at `start`; None if there is none or it gives no time."""
+    """Read the phrase at `start`; return None if there is none or it specifies no time."""
     phrase, kinds = TimePhrase(end=start), set[str]()
     literal = False
     while True:
@@ -349,7 +349,7 @@ def _minutes_before(hour: int, minutes: int) -> tuple[int, int]:
 
 
 def _complete(phrase: TimePhrase, kinds: set[str], literal: bool) -> TimePhrase | None:
-    """Apply the part of the day to the time; None if they contradict."""
+    """Apply the part of the day to the time; return None if they are contradictory."""
     has_day = bool(kinds & {"day", "repeat"})
     if phrase.time is None:
         is_today = "day" in kinds and not phrase.days and phrase.weekday is phrase.day is None

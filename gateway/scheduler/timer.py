@@ -1,7 +1,7 @@
 """Scheduler: a single timer that sleeps until the next job is due.
 
 The code of jobs is imported when the first one exists. The timer uses the monotonic clock and reads
-the wall clock twice a minute, because that clock may jump and a laptop may sleep.
+the wall clock twice a minute, because the latter may jump and a laptop may sleep.
 """
 
 import logging
@@ -49,7 +49,7 @@ class JobTimer:
         self._latest = 0.0
 
     async def run(self) -> None:
-        """Start jobs as they come due, until cancelled. Waits until there is an audience."""
+        """Start jobs when they are due, until cancelled. Waits until there is an audience."""
         news = self._jobs.changed
         await self._jobs.has_audience.wait()
         self._latest = await self._begin()
@@ -79,7 +79,7 @@ class JobTimer:
         return last
 
     async def _look(self) -> float | None:
-        """Start due jobs and return when to look again."""
+        """Start due jobs and return the time of the next check."""
         try:
             now = self._clock()
             if now < self._latest - _MIN_JUMP_S:

@@ -33,7 +33,7 @@ def wire_scheduler(  # noqa: PLR0913 - the inputs by name
     clock: Callable[[], float],
     wait: Wait,
 ) -> Scheduler:
-    # A circular dependency: jobs that people start by hand wake the timer's lanes.
+    # A circular dependency: jobs that people start manually wake the timer's lanes.
     def wake_fired(fired: FiredJobs) -> None:
         timer.wake(fired)
 

@@ -18,9 +18,9 @@ from gateway.server.connection_ranks import ConnectionRanks
 log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0
-# No file can be opened now; the connection waits in the queue of the operating system.
+# No file can be opened at the moment; the connection waits in the operating system's queue.
 _RETRY_INTERVAL_S = 0.5
-# Minimum interval between warnings that other people can cause.
+# Minimum interval between warnings that other people can trigger.
 _WARNING_INTERVAL_S = 60.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REFUSAL = (
@@ -113,4 +113,4 @@ class ConnectionAcceptor:
                     connection.send(_REFUSAL)
                     connection.shutdown(socket.SHUT_WR)
                 except OSError:
-                    return  # gone already
+                    return  # already gone

@@ -1,4 +1,4 @@
-"""The aiohttp application: guard, calls, connections and login."""
+"""aiohttp application: guard, calls, connections and login."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler

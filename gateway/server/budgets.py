@@ -29,10 +29,10 @@ class RateLimit:
 CALLS = RateLimit(300, 50)
 FRAMES = RateLimit(1_000, 200)
 BYTES = RateLimit(32 * 1024 * 1024, 4 * 1024 * 1024)
-# A token with read access only sends no long texts and no files.
+# A token with only read access sends neither long texts nor files.
 READER_BYTES = RateLimit(1024 * 1024, 64 * 1024)
 READER_REQUEST_LIMIT_BYTES = 64 * 1024
-# Seconds of work on calls, excluding streams: one call at a time in the long run.
+# Seconds of work on calls, excluding streams: on average, one call at a time.
 SECONDS = RateLimit(30, 1)
 MAX_PARALLEL_CALLS = 4
 _MAX_NAMES = 1_000
@@ -59,14 +59,14 @@ class CallLimiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str, amount: float = 1) -> bool:
-        """Take `amount` if that much is left, else take nothing and return False."""
+        """Take `amount` if it is available, else take nothing and return False."""
         has_enough = self._left(name) >= amount
         if has_enough:
             self.charge(name, amount)
         return has_enough
 
     def charge(self, name: str, amount: float) -> None:
-        """Take `amount` even if less is left; the difference becomes a debt."""
+        """Take `amount` even if less is available; the difference becomes a debt."""
         self._buckets[name] = (self._left(name) - amount, self._clock())
         self._buckets.move_to_end(name)
         if len(self._buckets) > _MAX_NAMES:
@@ -129,7 +129,7 @@ class TokenBudgets:
 
     @asynccontextmanager
     async def working(self, token: AccessToken) -> AsyncIterator[None]:
-        """Charge the duration of the block, which waits for other calls of the same token.
+        """Charge the duration of the context, which first waits for other calls of the same token.
 
         Raises `BudgetExceeded`.
         """

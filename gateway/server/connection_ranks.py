@@ -14,9 +14,9 @@ _SHARE = 4
 class ConnectionRanks:
     """Ranks of connections by the tokens received over them.
 
-    A client without a token cannot lock others out, and no client can lock out an admin. An address
-    says too little: a tunnel, a proxy and all users of this machine share theirs. `limit` is the
-    maximum number of connections in total.
+    A client without a token cannot lock others out, and no client can lock out an admin. Addresses
+    are not used, because the users of a tunnel, of a proxy or of this machine share one. `limit` is
+    the maximum number of connections in total.
     """
 
     def __init__(self, limit: int) -> None:
@@ -46,8 +46,8 @@ class ConnectionRanks:
     ) -> asyncio.WriteTransport | None:
         """Return the connection to close, or None if all belong to admins.
 
-        `connections` are in order of arrival. The oldest without a token comes first, then the
-        oldest with a role's token, then the oldest with another token.
+        `connections` are in order of arrival. The order is: the oldest without a token, the oldest
+        with a role's token, the oldest with another token.
         """
         open_ = [
             connection

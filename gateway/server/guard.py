@@ -1,8 +1,8 @@
 """Admission of requests: own name as Host, no foreign Origin, and a token.
 
-A page on another site can reach a server on this machine through the person's browser, and so can a
-host name that resolves to this machine. Host and Origin are therefore checked before the token.
-There are no cookies, because a browser sends them to every port of a host, automatically.
+A page on another site, or under a host name that resolves to this machine, can reach a server on
+this machine through the person's browser. Host and Origin are therefore checked before the token.
+Cookies are not used, because browsers automatically send them to every port of a host.
 """
 
 import socket
@@ -91,7 +91,7 @@ class Guard:
         """Record the token of a request; return an error if the token is not allowed here."""
         self._ranks.note(request.transport, access)
         request[ACCESS] = access
-        # A page that another program serves at a former address can use the browser's key there.
+        # A page that another program serves at a former address could use the browser's key there.
         if access.host is not None and access.host != request.headers.get("Host"):
             return PolicyDenied(
                 t("this browser has logged in at {host}", host=access.host),
@@ -108,7 +108,7 @@ class Guard:
         """Return the token with this secret, or None for a wrong secret.
 
         Raises `TooManyTries` after too many wrong secrets from the address. A correct secret always
-        works, so no client can lock others out.
+        works, so that no client can lock others out.
         """
         token = self._tokens.find(secret)
         if token is None:

@@ -19,7 +19,7 @@ from gateway.server.call_routes import json_object, set_language
 from gateway.server.guard import LOGIN_PATH, Guard, TooManyTries, local_address
 from gateway.server.host_names import HostNames, with_port
 
-# Close code of Kore's own: the key or the address was rejected.
+# Kore's own close code: the key or the address was rejected.
 DENIED = 4401
 _PROOF_TIMEOUT_S = 10.0
 _HEARTBEAT_INTERVAL_S = 30.0
@@ -43,8 +43,8 @@ class KeyHandshake:
     ) -> tuple[web.WebSocketResponse, tuple[KeyProof, Holder] | None]:
         """Open the connection; return it with its proofs and the holder of the key.
 
-        Instead of these, return None for a connection that was refused and closed. `find` looks up
-        a key by its id.
+        The latter are None if the connection was refused and closed. `find` looks up a key by its
+        id.
         """
         set_language(request)
         claim = KeyClaim.parse(request.headers.get("Sec-WebSocket-Protocol", ""))

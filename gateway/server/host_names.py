@@ -32,14 +32,14 @@ class HostNames:
         """Return whether a client that dials this host reaches this server directly.
 
         `local` is the address and port that accepted the connection; no other program can listen
-        there. A name resolves to several addresses, and a relaying program may listen at one of
+        there. A name may resolve to several addresses, and a relaying program may listen on one of
         them (`localhost` at `::1`), so without TLS a name counts only if `server.hosts` lists it.
         """
         name, dialled = split_host(host)
         if dialled is not None and (name, dialled) in self._others:
             return True
-        # Every user can listen at another port of this machine, which has countless names, so the
-        # entry has to name that port. The default ports are reserved for root.
+        # Every user can listen on another port of this machine, which has many names, so the entry
+        # has to include the port. The default ports are reserved for root.
         has_port = dialled is not None and dialled not in _DEFAULT_PORTS.values()
         if (name, None) in self._others and (scheme == "https" or not has_port):
             return True

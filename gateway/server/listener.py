@@ -146,7 +146,7 @@ def options_of(server: ServerSection) -> ServerOptions:
 async def serve(
     service: Service, tokens: TokenFile, options: ServerOptions, local: Path | None = None
 ) -> AsyncIterator[ServerAccess]:
-    """Run the server until the block ends, and yield its addresses.
+    """Run the server while the context is open, and yield its addresses.
 
     Programs of this user reach it at the Unix socket `local`, which replaces the socket of another
     server. Raises `ConfigError` if the address is unavailable.

@@ -36,7 +36,7 @@ LOGINS = RateLimit(10, 0.2)
 class LoginCode:
     """One-time code, without its secret.
 
-    `parent` is the token that made it, None for the owner; `until` is monotonic time.
+    `parent` is the token that created it, None for the owner; `until` is monotonic time.
     """
 
     id: str

@@ -11,7 +11,7 @@ _TIMEOUT_S = 5.0
 
 
 async def login_link(access: ServerAccess) -> str | None:
-    """Return a login link with its code in the fragment, which no server and no log sees.
+    """Return a login link with its code in the fragment, which reaches no server and no log.
 
     Returns None if the server does not answer, or has no address for browsers.
     """

@@ -203,7 +203,7 @@ class RemoteService:
         self, call: Call, *args: Any, **kwargs: Any
     ) -> AsyncIterator[AsyncIterator[Any]]:
         async with self._opened(call, *args, **kwargs) as (number, frames):
-            await _next_frame(frames)  # "ready": from here on nothing is missed
+            await _next_frame(frames)  # "ready": from now on, no event is missed
             try:
                 yield self._items(call, number, frames)
             finally:

@@ -1,4 +1,4 @@
-"""Service for a server that stays the same when another process takes over the data."""
+"""Service for a server that outlives the process that owns the data."""
 
 import asyncio
 import logging
@@ -36,9 +36,9 @@ class ReplaceableService:
 
 @asynccontextmanager
 async def kept_service(open_next: "Open") -> AsyncIterator[tuple[Service, asyncio.Task[None]]]:
-    """Yield a service that outlives its owner, and a task that ends when no owner can be found.
+    """Yield a service that outlives its owner, and a task that ends if no owner can be found.
 
-    `open_next` opens the first service, and after a loss, which is its argument, the next one.
+    `open_next` opens the first service, and the next one after a loss, which is passed to it.
     """
     service = ReplaceableService()
     is_open = asyncio.Event()

@@ -19,7 +19,7 @@ Close = Callable[[], Awaitable[object]]
 
 
 class RevocationWatch:
-    """Watch over everything that lasts longer than one answer; register it with `watched`."""
+    """Watch over everything that lasts longer than a single answer; register it with `watched`."""
 
     def __init__(self, tokens: TokenFile) -> None:
         self._tokens = tokens
@@ -30,7 +30,7 @@ class RevocationWatch:
 
     @contextmanager
     def watched(self, token: AccessToken, close: Close) -> Iterator[None]:
-        """Call `close` if the token is revoked before the block ends."""
+        """Call `close` if the token is revoked while the context is open."""
         key = object()
         self._open[key] = token, close
         try:

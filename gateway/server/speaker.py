@@ -38,7 +38,7 @@ class Speaker:
 
     @property
     def may_approve(self) -> bool:
-        """True if questions wait for this client, or for the owner, who receives them elsewhere."""
+        """True if questions wait for this client, or for the owner, who has other screens."""
         return self.has_role or self.token.allows("approve")
 
     def lane(self, conversation: str) -> str:

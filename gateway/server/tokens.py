@@ -33,10 +33,10 @@ BROWSER_LIFETIME_S = 30 * 24 * 3600.0
 class AccessToken:
     """Access token and its permissions. `created_at` is Unix time in seconds.
 
-    A token with a `role` does not represent the owner: it is a person of its own (`api:NAME`), who
-    may only talk with Kore over the OpenAI-compatible API. A browser's token has a `parent`, the
-    name of the token that admitted it or `OWNER`, and is valid only at the `host` (`NAME:PORT`) of
-    the page.
+    A token with a `role` does not represent the owner but a separate person (`api:NAME`), who may
+    only talk to Kore over the OpenAI-compatible API. A browser's token has a `parent`, the name of
+    the token that admitted it or `OWNER`, and is valid only at the `host` (`NAME:PORT`) of the
+    page.
     """
 
     name: str
@@ -241,9 +241,9 @@ def _is_over(token: AccessToken) -> bool:
 
 
 def _is_of_old_login(token: AccessToken) -> bool:
-    """Return whether a former version gave this token to a browser or to local programs.
+    """Return whether an earlier version gave this token to a browser or to local programs.
 
-    These sent their secrets to any server at the address.
+    These programs sent their secrets to any server at the address.
     """
     is_browsers = token.name.startswith(BROWSER_PREFIX) and token.parent is None
     return is_browsers or token.name == "local-programs"

@@ -28,8 +28,8 @@ def stopped_tasks_text(tasks: Iterable[BackgroundTask], escape: Callable[[str], 
 class BackgroundWork:
     """Background work of tools between turns.
 
-    `process` is the number of this process where several run turns. `on_end` tells the others that
-    a session's background work has ended.
+    `process` is the number of this process if several run turns. `on_end` informs the others that a
+    session's background work has ended.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class BackgroundWork:
         return self._agent.toolbox.output(session, task, position)
 
     def kill(self, session: str, task: str) -> bool:
-        """End a command; False when it does not exist."""
+        """End a command; return False if it does not exist."""
         return self._agent.has_tools and self._agent.toolbox.kill(session, task)
 
     async def end(self, session: str) -> str:
@@ -133,7 +133,7 @@ class BackgroundWork:
         return sentence
 
     async def close_if_abandoned(self, session: str, lane: str) -> bool:
-        """Return whether no turn returns to a session whose one-shot run is over.
+        """Return whether the session belongs to a finished one-shot run and gets no more turns.
 
         Its background work must end then; watching screens get a notice.
         """

@@ -52,9 +52,9 @@ def consoles_of(tx: Transaction, session: str) -> list[str]:
 def open_console(
     tx: Transaction, chat_id: str, session: str | None, fresh: bool, workspace: str | None = None
 ) -> ConsoleLease | None:
-    """Bind the console to a session; None when other work is unfinished in this chat.
+    """Bind the console to a session; return None if other work is unfinished in this chat.
 
-    A new console in `workspace` leaves work of another one alone.
+    A new console in `workspace` ignores work of another workspace.
     """
     lane = Route(CONSOLE, LOCAL, chat_id).lane
     lease = _open_lane(tx, chat_id, lane, session, fresh, workspace)

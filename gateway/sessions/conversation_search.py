@@ -55,7 +55,7 @@ class ConversationSearch:
     async def __call__(self, words: str, limit: int) -> Sequence[MemoryHit]:
         """Return the best hits first.
 
-        Raises `KoreError` when search is forbidden or impossible here.
+        Raises `KoreError` if search is forbidden or impossible here.
         """
         try:
             while not await self.database.transact(search.enter_older):
@@ -68,7 +68,7 @@ class ConversationSearch:
         return await self.database.transact(self._with_taint, hits[:limit])
 
     async def _similar(self, words: str, similarity: Similarity) -> list[SearchHit]:
-        """Return recent messages that are similar in meaning, the most similar first."""
+        """Return recent messages that are similar in meaning, most similar first."""
         messages = await self.database.transact(self._newest)
         try:
             cosines = await similarity(words, [hit.snippet for hit in messages])
@@ -102,7 +102,8 @@ class ConversationSearch:
     def _scope(self) -> Scope:
         """Return the speaker's own conversations in this chat.
 
-        The owner in private also gets the terminal's; at the terminal, all of the owner's.
+        In private, the owner also gets the terminal's conversations; at the terminal, all of the
+        owner's.
         """
         messages = self.claim.messages
         if len({message.principal for message in messages}) > 1:
@@ -117,7 +118,8 @@ class ConversationSearch:
         return Scope(message.principal, chat, console=self.access.is_private_owner(message))
 
     def _search(self, tx: Transaction, words: str, limit: int) -> list[SearchHit]:
-        # Checked only now: another speaker may have joined while the index was updated.
+        # This is checked only now, because another speaker may have joined while the index was
+        # updated.
         scope = self._scope()
         own_messages = self._own_messages(tx)
 
@@ -142,7 +144,7 @@ class ConversationSearch:
         ]
 
     def _own_messages(self, tx: Transaction) -> set[tuple[str, int]]:
-        """Return this turn's own messages, since the question does not answer itself."""
+        """Return this turn's own messages, which must not be found as an answer to themselves."""
         return {(self.claim.session, n) for n in sessions.numbers_of(tx, self.claim.turn)}
 
 

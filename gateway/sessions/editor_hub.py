@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _MAX_SERVERS = 50
-# A person may look at a dialog of the editor, but the turn does not wait for that.
+# The person may have to answer a dialog in the editor, but the turn does not wait for that.
 READ_S, WRITE_S = 5.0, 10.0
 _MAX_REQUESTS = 16
 TEXT_LIMIT_BYTES = 1_000_000
@@ -58,7 +58,7 @@ class SessionServers:
     async def attach(
         self, lane: str, servers: Sequence[SessionServer]
     ) -> AsyncIterator[AsyncIterator[Sequence[str]]]:
-        """Run these servers until the block ends; later ones replace earlier ones.
+        """Run these servers while the context is open; later servers replace earlier ones.
 
         A server with the name of a configured server is not started. Raises `KoreError` for an
         invalid server.
@@ -75,7 +75,7 @@ class SessionServers:
             raise KoreError(text)
         for server in servers:
             self._learn((*secrets_in_map(server.env), *secrets_in_map(server.headers)))
-        # Each call brings the people to ask. Homes and logs go with the servers.
+        # Each call determines the people to ask. Homes and logs are removed with the servers.
         mcp_settings = McpSettings(settings, elicit=decline)
         running = self._servers[lane] = McpServers(mcp_settings, self._tool_settings())
         try:
@@ -105,7 +105,7 @@ async def _failures_of(
 def _settings_of(server: SessionServer) -> McpServerSettings:
     """Return the settings of an editor's server.
 
-    A person at this machine named it, but perhaps from a project's files: every call needs
+    A person at this machine named it, but perhaps from a project's files, so every call needs
     approval, and its descriptions of tools are untrusted.
     """
     if not server.name.strip() or (server.command is None) == (server.url is None):
@@ -125,7 +125,7 @@ def _settings_of(server: SessionServer) -> McpServerSettings:
 
 
 class EditorSilent(KoreError):
-    """The editor gave no usable answer in time."""
+    """Error: the editor gave no usable answer in time."""
 
 
 @dataclass(eq=False, slots=True)
@@ -159,7 +159,7 @@ class EditorHub:
     async def serve(
         self, lane: str, can_read: bool, can_write: bool
     ) -> AsyncIterator[AsyncIterator[EditorRequest]]:
-        """Yield the requests for a lane's editor until the block ends.
+        """Yield the requests for a lane's editor while the context is open.
 
         A later editor replaces an earlier one.
         """
@@ -174,7 +174,7 @@ class EditorHub:
                     answer.set_exception(EditorSilent(t("the editor has disconnected")))
 
     def answer(self, request: str, text: str | None) -> bool:
-        """Answer a request; False when it is no longer open.
+        """Answer a request; return False if it is no longer open.
 
         `text` is None if the editor could not do it.
         """
@@ -189,7 +189,7 @@ class EditorHub:
         return False
 
     def files_of(self, lane: str) -> "LaneFiles":
-        """Return access to files as this lane's editor shows them, while there is one."""
+        """Return access to files as shown by this lane's editor, if there is one."""
         return LaneFiles(self, lane)
 
     async def read(self, lane: str, path: Path) -> str | None:

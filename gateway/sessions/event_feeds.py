@@ -1,6 +1,6 @@
-"""Event feeds: for watchers of a lane and for followers of a session.
+"""Event feeds for watchers of a lane and for followers of a session.
 
-Both yield what is stored first, then live events, and nothing twice.
+Both yield stored events first, then live events, and no event twice.
 """
 
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ async def lane_events(
         if len(page) < _PAGE:
             break
     async for event in live:
-        # A delivery made while the journal was read is in both sources.
+        # A delivery made while the journal was being read is in both sources.
         is_repeat = (
             isinstance(event, Delivered)
             and after is not None
@@ -101,7 +101,7 @@ class _StoredMessages:
         self._seq = seq
 
     async def news(self) -> AsyncIterator[MessageStored | HistoryReset]:
-        """Yield the new messages; after a shortening of the history, all of them."""
+        """Yield the new messages, or all messages after the history was shortened."""
         while True:
             count, page = await self._database.transact(_page, self._session, self._seq)
             if count < self._seq:

@@ -1,4 +1,4 @@
-"""The plan that a turn in plan mode ended with, until a person chooses what happens with it."""
+"""Plan at the end of a turn in plan mode, offered until a person makes a choice."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ def _load(tx: Transaction, session: str) -> tuple[int, Sequence[str]] | None:
 
 
 def hand_over(tx: Transaction, session: str, successor: str) -> None:
-    """Give the choices, the folder and the taint of a session to the one that carries out its plan.
+    """Copy choices, folder and taint of a session to the session that carries out its plan.
 
     Permissions "for this session" do not apply there.
     """

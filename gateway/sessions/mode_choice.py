@@ -20,7 +20,8 @@ def choose_mode(
 ) -> None:
     """Store the mode, and end the offer of a plan. A looser mode than before is audited.
 
-    `current` is the previous mode if none is stored. `by` says `who` chose it, and in which `chat`.
+    `current` is the previous mode if none is stored. `by` names `who` chose it, and in which
+    `chat`.
     """
     stored = sessions.chosen_mode(tx, session)
     before = stored if is_mode(stored) else current

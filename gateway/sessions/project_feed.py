@@ -22,7 +22,7 @@ class ProjectFeed:
 
     @asynccontextmanager
     async def follow(self, lane: str, folder: str | None) -> AsyncIterator[None]:
-        """Publish the folder's file changes on the lane until the block ends.
+        """Publish the folder's file changes on the lane while the context is open.
 
         Nothing is published without a folder, for the workspace, or for a missing folder.
         """

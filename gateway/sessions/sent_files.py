@@ -26,7 +26,7 @@ _MAX_RESULTS = 256
 
 
 class OwnersFiles(Protocol):
-    """File lookup by the rules of the owner's tools."""
+    """File lookup under the rules of the owner's tools."""
 
     def find_sent(self, path: str) -> Path: ...
 

@@ -1,4 +1,4 @@
-"""Offer to keep the procedure of a long turn as a skill, until a person chooses or writes."""
+"""Offer to save the procedure of a long turn as a skill, until a person chooses or writes."""
 
 from agent.context.active_skills import SKILL_TOOL
 from gateway.store.port import Transaction
@@ -6,7 +6,7 @@ from gateway.store.repositories import goals, preferences
 from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.execution import turns
 
-# A shorter turn seldom has a procedure that is worth a skill.
+# The procedure of a shorter turn is seldom useful as a skill.
 MIN_CALLS = 15
 MIN_DURATION_S = 180.0
 _STATE = "skill_offers"
@@ -14,10 +14,10 @@ _NEVER = "never"
 
 
 def is_due(tx: Transaction, session: str, turn: int, now: float, min_duration_s: float) -> bool:
-    """Return whether the procedure of a turn that ended well is to be offered.
+    """Return whether to offer the procedure of a successful turn.
 
-    Time in which the turn waited for answers does not count. It is offered once in a conversation,
-    and not if the turn followed a skill or worked towards a goal: there, another turn follows.
+    Time in which the turn waited for answers does not count. It is offered once per conversation,
+    and not if the turn followed a skill or worked towards a goal, which other turns follow.
     """
     if preferences.get_state(tx, _STATE) == _NEVER:
         return False
@@ -45,7 +45,7 @@ def close(tx: Transaction, session: str) -> None:
 
 
 def forbid(tx: Transaction) -> None:
-    """Offer nothing from now on."""
+    """Make no more offers."""
     preferences.put_state(tx, _STATE, _NEVER)
 
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# Time without requests to a file store that has failed.
+# Pause without requests to a file store after a failure.
 _RETRY_INTERVAL_S = 30.0
 
 

@@ -13,7 +13,7 @@ from gateway.store.repositories.execution.windows import SessionWindow
 MAX_BYTES = 8 * 2**20
 # Memory of a message besides its texts, including Python objects.
 _MESSAGE_BYTES = 1_500
-# A text is in memory twice: unchanged, and in a vendor's request.
+# A text is in memory twice: as such, and in a vendor's request.
 _COPIES = 2
 
 
@@ -26,7 +26,7 @@ class _Size:
 class SessionWindowCache:
     """Cache of the most recently used sessions.
 
-    Only the turn that runs in a session changes its window. Where another process may run the next
+    Only the turn that runs in a session changes its window. If another process may run the next
     turn (`is_shared`), the window is evicted after each turn.
     """
 

@@ -1,4 +1,4 @@
-"""Working folder of a conversation: the same one in every turn, also after a restart.
+"""Working folder of a conversation, which is the same in every turn, even after a restart.
 
 A session stores the identity of the folder of its last turn. Another folder at the same path ends
 the turn; a person who wants to work there starts a new conversation. Device and inode numbers are
@@ -35,7 +35,8 @@ async def take_folder(
     leads through a link.
     """
     folder = permissions.working_dir(claim.messages[-1])
-    # Not in a thread: it is two system calls, and the prompt is read from this folder anyway.
+    # This needs no thread: it takes two system calls, and the prompt is read from this folder
+    # anyway.
     identity = FolderIdentity.of(folder)
     if folder == permissions.workspace:
         return identity
@@ -48,7 +49,7 @@ async def take_folder(
 
 
 def describe_refusal(refusal: FolderReplaced) -> str:
-    """Return the sentence that a person reads in place of an answer."""
+    """Return the sentence that a person reads instead of an answer."""
     return t(
         "⚠️ {folder} is no longer the folder that this conversation works in: a link or something "
         "else has taken its place, or it is gone. Put it back, or send /new to begin in the folder "

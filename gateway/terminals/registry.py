@@ -22,7 +22,7 @@ from gateway.terminals.terminal import ShellJob, ShellRunner, Terminal, Terminal
 log = logging.getLogger(__name__)
 
 TerminalMode = Literal["off", "sandbox", "full"]
-# Exit codes reported for a shell that had none.
+# Exit codes reported for shells without an exit code.
 _KILLED, _NOT_STARTED = -9, 126
 
 
@@ -104,7 +104,7 @@ class TerminalRegistry:
         await self._check(id, folder)
         self._make_room()
         await self._record(id, folder, True, f"opened by the owner; server.terminal: {self._mode}")
-        # Nothing is awaited from here on.
+        # Nothing is awaited from now on.
         if self._group is None:
             raise KoreError(t("Kore is stopping"))
         self._make_room()
@@ -152,7 +152,7 @@ class TerminalRegistry:
         self._shells.check()
 
     def _make_room(self) -> None:
-        """Forget terminals that have ended. Raises `KoreError` when too many run."""
+        """Forget terminals that have ended. Raises `KoreError` if too many are running."""
         if len(self._tasks) >= self._limits.running:
             raise KoreError(
                 t("{count} terminals are open, which is the limit", count=self._limits.running),
@@ -226,7 +226,8 @@ class TerminalRegistry:
 
 
 def _open_shells(mode: TerminalMode, tools: Callable[[], ToolSettings]) -> ShellRunner:
-    # They load the tools for commands, and by default there are no terminals.
+    # Imported here, because they load the tools for commands, and by default there are no
+    # terminals.
     from gateway.terminals.shells import ConfinedShells, UnconfinedShells
 
     return ConfinedShells(tools) if mode == "sandbox" else UnconfinedShells()

@@ -22,8 +22,8 @@ from agent.types import ToolCall
 from gateway.terminals.terminal import ShellJob
 
 _VARIABLES = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-# Opening the terminal makes it the controlling terminal. If it is the standard input already, the
-# shell needs a new session first.
+# Opening the terminal makes it the controlling terminal. If it is already the standard input, the
+# shell first needs a new session.
 _CONFINED = (
     "[ -t 0 ] || exec <>/proc/self/fd/{tty};"
     " if (: </dev/tty) 2>/dev/null; then exec {shell} >&0 2>&0; fi;"
@@ -71,7 +71,7 @@ class UnconfinedShells:
     """Shells as the user who runs Kore, without variables that may contain secrets."""
 
     def check(self) -> None:
-        """Do nothing: nothing is needed."""
+        """Do nothing, because these shells need no sandbox."""
 
     async def run(self, job: ShellJob, on_message: Callable[[bytes], None]) -> int:
         sandbox = _SupervisedShell(passes_environment=True)

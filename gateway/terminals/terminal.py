@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_BUFFER_CHARS = 256_000
 # Size of an item; the number of items in flight bounds the delay (`websocket.py`).
 MAX_ITEM_CHARS = 4_096
-# Beyond this lag of the fastest follower the program has to wait.
+# If even the fastest follower lags by more than this, the program has to wait.
 _MAX_LAG_CHARS = 64_000
 _CHUNK_BYTES = 16_384
 # Without followers, at most one chunk is read in this time.
@@ -91,8 +91,8 @@ class _Follower:
 class Terminal:
     """Terminal, open until `close`. Output beyond `MAX_BUFFER_CHARS` is dropped, oldest first.
 
-    `used_at` is the time of the last input, `left_at` that at which the last follower left; both
-    are from `time.monotonic`.
+    `used_at` is the time of the last input, `left_at` the time at which the last follower left;
+    both are from `time.monotonic`.
     """
 
     def __init__(self, id: str, folder: Path, size: TerminalSize) -> None:
@@ -124,7 +124,7 @@ class Terminal:
         return self._last - max(positions) if positions else 0
 
     def write(self, text: str) -> None:
-        """Send input. Raises `KoreError` when the program does not read it or has ended."""
+        """Send input. Raises `KoreError` if the program does not read it or has ended."""
         if not self._is_open:
             raise KoreError(t("this terminal has ended"))
         data = text.encode("utf-8", "replace")
@@ -139,7 +139,7 @@ class Terminal:
         self._apply_size()
 
     def show(self, data: bytes) -> None:
-        """Insert text of the sandbox or of Kore into the output."""
+        """Insert a text from the sandbox or from Kore into the output."""
         self._append(data.decode("utf-8", "replace").replace("\n", "\r\n"))
 
     async def follow(self) -> AsyncGenerator[Mapping[str, Any], None]:
@@ -173,7 +173,7 @@ class Terminal:
         if not self._is_open:
             return
         self._pause()
-        with suppress(OSError):  # EAGAIN or EIO: that was all
+        with suppress(OSError):  # EAGAIN or EIO: there is no more output
             while data := os.read(self._master, _CHUNK_BYTES):
                 self._append(self._decoder.decode(data))
         self._append(self._decoder.decode(b"", True))

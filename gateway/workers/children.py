@@ -8,7 +8,7 @@ from contextlib import suppress
 
 log = logging.getLogger(__name__)
 
-# A worker that ends right after its start is restarted with growing pauses.
+# A worker that ends right after its start is restarted after increasing pauses.
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.2, 30.0
 _STEADY_S = 30.0
 # Time that a worker has to suspend its turns before it is killed.
@@ -44,7 +44,7 @@ async def _keep(command: Sequence[str], slot: int) -> None:
 
 
 async def _run(command: Sequence[str]) -> int:
-    """Run one worker and return its exit code. Raises `OSError` when no process can be created."""
+    """Run one worker and return its exit code. Raises `OSError` if no process can be created."""
     process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
     try:
         return await process.wait()

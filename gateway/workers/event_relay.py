@@ -23,7 +23,7 @@ _MAX_EVENTS = 200
 class RelayedEvents(EventHub):
     """Event hub of a worker without watchers: it relays all events to the front, in order.
 
-    `number` is the worker's; `send` transmits what has been gathered.
+    `number` is the worker's number; `send` transmits the collected events.
     """
 
     def __init__(self, number: int, send: Callable[[EventsHint], None]) -> None:
@@ -65,11 +65,13 @@ class RelayedEvents(EventHub):
         self.flush()
 
     def fail(self, lane: str, failure: KoreError) -> None:
-        """Relay the failure as this worker saw it; the front notices the database itself."""
+        """Relay a failure observed by this worker; the front notices failures of the database
+        itself.
+        """
         self.publish(lane, Error("error", str(failure), failure.hint))
 
     def flush(self) -> None:
-        """Send gathered events, before any hint that must come after them."""
+        """Send collected events, before any hint that must follow them."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -115,7 +117,7 @@ class EventReceiver:
             stack.enter_context(self._events.turn(lane, session))
             self._turns[lane] = worker, stack
         elif "ends" in entry:
-            # Another worker may have continued the turn by now.
+            # Another worker may have continued the turn in the meantime.
             if lane in self._turns and self._turns[lane][0] == worker:
                 self._close(lane)
         elif (session := entry.get("stored")) is not None:

@@ -1,4 +1,4 @@
-"""Front process of a gateway with workers: takes their hints and replaces dead ones."""
+"""Front process of a gateway with workers: takes their hints and replaces dead workers."""
 
 import asyncio
 import logging
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 # Interval between searches for dead workers and for work whose hint was lost.
 POLL_INTERVAL_S = 1.0
-# A waiting lane is passed on again after this many looks, then after twice as many each time.
+# A waiting lane is passed on again after this many checks, then after twice as many each time.
 _LOOKS_BEFORE_REPEAT = 2
-# Looks without any worker before people are notified.
+# Number of checks without any worker before people are notified.
 _GRACE_LOOKS = 10
-# Looks between checks for audit entries whose hint was lost.
+# Number of rounds between checks for audit entries whose hint was lost.
 _AUDIT_LOOKS = 30
 # Workers that ended within this time are still listed.
 _SHOWN_S = 3_600.0
@@ -97,7 +97,7 @@ class FrontLoop:
         self._look_now = asyncio.Event()
         self._reaped_count = 0
         self._look_count = 0
-        # Looks that each lane has waited.
+        # Number of checks for which each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("front", self._receive, self._audit_news.set)
 
@@ -202,10 +202,10 @@ class FrontLoop:
         return [lane for lane in lanes if lane is not None], ended, self._table.alive(tx)
 
     def _is_patient(self, now: float) -> bool:
-        """Return whether silent workers still get time after the server was away.
+        """Return whether silent workers still get time after the server was unreachable.
 
-        No worker could renew its lease then; live workers do so within one lease. Call this once
-        the server is reachable.
+        During that time no worker could renew its lease; live workers do so within one lease. Call
+        this once the server is reachable.
         """
         return now < self._patient_until or self._was_away(now)
 

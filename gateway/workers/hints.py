@@ -1,7 +1,7 @@
 """Hints between the processes of one Kore.
 
-Any hint may be lost, so that every receiver also looks into the database from time to time. Unknown
-kinds are ignored, so that two versions work side by side during an upgrade.
+Any hint may be lost, so every receiver also checks the database periodically. Unknown kinds are
+ignored, so that two versions work side by side during an upgrade.
 """
 
 import json

@@ -23,7 +23,9 @@ from gateway.workers.hints import (
 
 
 def is_of_terminal(message: InboundMessage) -> bool:
-    """Return whether a terminal or an editor sent this; its turns need that machine's folder."""
+    """Return whether a terminal or an editor sent this, so that its turns need that machine's
+    folder.
+    """
     return message.channel == CONSOLE
 
 
@@ -67,8 +69,8 @@ class FrontLink:
     def _choose(self, lane: str) -> int | None:
         """Return the worker of a lane, or None if there is none and any worker may take it.
 
-        The same worker is chosen while it counts and has room, because it has files, servers and
-        folders of the session open.
+        The same worker is chosen as long as it is alive and has room, because it has files, servers
+        and folders of the session open.
         """
         if not self.room:
             return None
@@ -99,7 +101,7 @@ class WorkerLink:
         self._fanout.publish("workers", encode(StopHint(lane)))
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:
-        # Turns that may have killed a process; `WorkerLoop` looks for other work.
+        # Turns that may have killed a process; meanwhile, `WorkerLoop` searches for other work.
         return [lane for group in claims.suspect_groups(tx) for lane in group]
 
     def pass_on_mail(self, lane: str) -> None:

@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 2.0
 # Limits on waiting lanes read at a time, and on lanes taken at a time.
 _MAX_LANES_READ, _MAX_LANES_SERVED = 200, 50
-# Looks between reloads of facts that commands change, in case a hint was lost.
+# Number of checks between reloads of facts that commands change, in case a hint was lost.
 _REFRESH_LOOKS = 15
-# Looks for which a lane is left to the worker that its name maps to.
+# Number of checks for which a lane is left to the worker that its name maps to.
 _LOOKS_OF_ANOTHER = 3
 # A worker that has not read from the database for this long counts as disconnected.
 _STALE_S = 10.0
-# `waiting` means: for a gateway that leaves turns to workers.
+# "waiting" means waiting for a gateway that leaves turns to workers.
 WorkerState = Literal["waiting", "taking turns", "draining"]
 
 
@@ -86,7 +86,7 @@ class WorkerLoop:
         self._looked_at: float | None = None
         self._look_count = 0
         self._has_gap = False
-        # Looks that each lane has waited.
+        # Number of checks for which each lane has waited.
         self._looks: dict[str, int] = {}
         fanout.subscribe("workers", self._receive, self._note_gap)
 
@@ -162,10 +162,11 @@ class WorkerLoop:
             self._take(lane)
 
     def _is_due(self, lane: str, workers: Sequence[int]) -> bool:
-        """Return whether this worker takes the lane in this look.
+        """Return whether this worker takes the lane in this check.
 
-        It skips the first look, because the hint may be on its way, and leaves lanes to the worker
-        that their name maps to. If every worker took any lane, most of them would come too late.
+        It skips the first check, because the hint may be on its way, and leaves lanes to the worker
+        that their name maps to. If every worker tried to take every lane, most of them would be too
+        late.
         """
         is_own = choose_worker(lane, workers) == self._number
         return self._looks[lane] > (1 if is_own else _LOOKS_OF_ANOTHER)
@@ -174,7 +175,7 @@ class WorkerLoop:
         workers = self._read_workers(tx)
         if workers is None:
             return None, [], []
-        # The front passes on the lanes beyond the limit, and these make room for them.
+        # The front passes on the lanes beyond the limit once these make room for them.
         lanes = [
             lane for lane in open_work.lanes(tx, _MAX_LANES_READ) if not open_work.is_console(lane)
         ]
@@ -190,7 +191,8 @@ class WorkerLoop:
             case LaneHint(lane, to) if to == self._number:
                 self._take(lane)
             case StopHint():
-                # Read what must stop from the database: an old hint may have been replayed.
+                # Read the turns that must stop from the database, because an old hint may have been
+                # replayed.
                 self._look_now.set()
             case SettledHint(nonce, value):
                 self._begin(partial(self._approvals.settle, nonce, value), "an answer")

@@ -117,7 +117,7 @@ def test_agent_works_in_several_loops_in_turn_and_concurrently(
             texts = [asyncio.run(agent.run(f"{n}")).text for n in range(2)]
             assert texts == ["echo: 0", "echo: 1"]
             assert _side_by_side(agent) == ["echo: again"] * 2
-            # The sessions of past loops are dropped; one of them may await the next request.
+            # The sessions of past loops are dropped; one of them may still await the next request.
             assert _open_sessions() <= before + 3, transport
             asyncio.run(agent.aclose())
             # A loop that has ended can no longer close its connections, so Python does and warns.
@@ -134,7 +134,7 @@ def _open_sessions() -> int:
 
 def _side_by_side(agent: Agent) -> list[str]:
     """Return the answers in two threads, each with its own event loop."""
-    # A thread that fails must not leave the other one waiting.
+    # If one thread fails, the other must not wait forever.
     together = threading.Barrier(2, timeout=20)
 
     async def ask() -> str:

@@ -41,8 +41,8 @@ FULL = ModelRequest(
     options={"reasoning_effort": "high", "top_p": 0.9, "extra_body": EXTRA},
 )
 
-# Public reports of error messages from vendors and servers, most of them about an image. None names
-# a cause in words that `error_mapping` knows.
+# Public reports of error messages from vendors and servers, most of them about an image. None of
+# them describes the cause in words that `error_mapping` recognizes.
 WORDINGS = (
     # xAI
     (400, "Client specified an invalid argument"),

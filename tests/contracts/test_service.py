@@ -120,8 +120,8 @@ async def in_memory(_: Path) -> AsyncIterator[Service]:
 
 
 WAYS = ("in-process", "over-socket", "over-tcp", "over-unix")
-# A way serves both services with the same code, and the real service is slower to open. The
-# WebSocket over a Unix socket differs from the one over TCP only in its address.
+# Each transport serves both services with the same code, and the real service is slower to open.
+# The WebSocket over a Unix socket differs from the one over TCP only in its address.
 ROUTES = [
     *((in_memory, way) for way in WAYS),
     *((local_service, way) for way in ("in-process", "over-socket")),

@@ -54,9 +54,9 @@ class EgressProxy:
             await asyncio.wait({serving})
             if proxy._supervisor is not None:
                 proxy._supervisor.close()
-            for opened in proxy._sockets:
-                proxy._loop.remove_reader(opened)
-                opened.close()
+            for sock in proxy._sockets:
+                proxy._loop.remove_reader(sock)
+                sock.close()
 
     @property
     def has_hosts(self) -> bool:

@@ -587,7 +587,7 @@ class SandboxedCommands:
             terminal=line.terminal,
             identity=line.call.environment.identity,
             git_defaults=read_git_defaults(workspace if is_own else None),
-            folders=tuple(shown.folder for shown in added),
+            folders=tuple(exposed_folder.folder for exposed_folder in added),
         )
 
     def _added_folders(self, line: CommandLine) -> "tuple[_ShownFolder, ...]":
@@ -709,12 +709,18 @@ class _ShownFolder:
 
 def _writable_stores(added: Sequence[_ShownFolder]) -> dict[Path, tuple[Path, ...]]:
     """Return the folders that a command may change, with the git stores in each."""
-    return {shown.folder.path: shown.git_stores for shown in added if shown.folder.is_writable}
+    return {
+        exposed_folder.folder.path: exposed_folder.git_stores
+        for exposed_folder in added
+        if exposed_folder.folder.is_writable
+    }
 
 
 def _changed_folders(line: CommandLine, added: Sequence[_ShownFolder]) -> list[ChangedFolder]:
     """Return the workspace and the added folders that a command may change."""
-    folders = [shown.folder for shown in added if shown.folder.is_writable]
+    folders = [
+        exposed_folder.folder for exposed_folder in added if exposed_folder.folder.is_writable
+    ]
     return [
         ChangedFolder(line.call.workspace, line.call.environment.identity),
         *(ChangedFolder(folder.path, folder.identity) for folder in folders),

@@ -1,7 +1,7 @@
-"""Following of a message to Kore's agent until it is answered.
+"""Tracking of a message to Kore's agent until it is answered.
 
-The state on disk decides: `message_outcome` says whether the message was taken, runs or is
-answered. Events only deliver the words earlier.
+The state on disk is authoritative: `message_outcome` tells whether the message was accepted, is
+running or is answered. Events only deliver the words earlier.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class AgentOrder:
 class TurnEnd:
     """End of a turn.
 
-    `words` are Kore's own, `denied` names the calls that this token may not approve. `has_gap`
+    `words` are a text of Kore, `denied` names the calls that this token may not approve. `has_gap`
     means that the owner of the data was lost and earlier words may be incomplete.
     """
 
@@ -82,9 +82,10 @@ class AgentAnswer:
         self._denied: dict[str, None] = {}
 
     async def follow(self) -> AsyncGenerator[SessionEvent | TurnEnd | None, None]:
-        """Yield the events of the turn that answers, then a `TurnEnd`; None when nothing happens.
+        """Yield the events of the turn that answers, then a `TurnEnd`.
 
-        Continues with a new owner of the data. Raises `KoreError`.
+        Yields None while nothing happens. Continues with a new owner of the data. Raises
+        `KoreError`.
         """
         tries = 0
         while True:
@@ -105,7 +106,7 @@ class AgentAnswer:
                 yield None
 
     async def stop(self) -> None:
-        """Stop the turn if it runs, because no client waits for the answer any more."""
+        """Stop the turn if it runs, because no client waits for the answer any longer."""
         if self._runs:
             await self._service.stop_session(self._order.place.session)
 
@@ -114,8 +115,7 @@ class AgentAnswer:
         seq = (await service.preview_session(place.session, 0, 0)).info.messages
         async with service.follow_session(place.session, seq) as watched:
             before = await service.message_outcome(place.event_id)
-            # The earlier words of a turn that already runs are not repeated; its answer arrives as
-            # a whole.
+            # The earlier words of a running turn are not repeated; its answer arrives as a whole.
             self._is_told = before.state in ("unknown", "waiting")
             self._runs = before.state == "running"
             if before.state in ("done", "dropped"):
@@ -125,8 +125,8 @@ class AgentAnswer:
                 is_sent = before.state != "unknown"
                 async for event in news:
                     if not is_sent:
-                        # Send only once events are read here, because what is stored before causes
-                        # no live events.
+                        # Send only once events are being read, because messages stored earlier
+                        # cause no live events.
                         await self._send()
                         is_sent = True
                     if event is None or isinstance(event, events.SessionStart):

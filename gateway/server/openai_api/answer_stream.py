@@ -53,7 +53,7 @@ class AnswerWriter(Protocol):
 
     @property
     def text(self) -> str:
-        """The words so far, as the client has received them."""
+        """Words that the client has received so far."""
         ...
 
     def begin(self) -> None: ...
@@ -63,7 +63,7 @@ class AnswerWriter(Protocol):
         ...
 
     def end_message(self) -> None:
-        """Make the next words start another message."""
+        """Start another message with the next words."""
         ...
 
     def add_rest(self, text: str) -> None:
@@ -75,7 +75,7 @@ class AnswerWriter(Protocol):
         ...
 
     def add_item(self, item: Mapping[str, Any], prefix: str) -> int:
-        """Add an item of Kore's own and return its index."""
+        """Add one of Kore's own items and return its index."""
         ...
 
     def end_item(self, index: int, changes: Mapping[str, Any]) -> None: ...
@@ -89,7 +89,7 @@ class AnswerWriter(Protocol):
         ...
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the answer as it is now, for a client that does not stream."""
+        """Return the current answer, for a client that does not stream."""
         ...
 
 

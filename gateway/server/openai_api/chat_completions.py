@@ -131,7 +131,7 @@ async def agent_turn(
 
 
 async def stop_turn(turn: AgentAnswer, place: MessagePlace) -> None:
-    """Stop the turn of a client that has disconnected, unless it may return for the answer."""
+    """Stop the turn of a disconnected client, unless it may return for the answer."""
     if not place.is_kept:
         await turn.stop()
 

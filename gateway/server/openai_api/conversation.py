@@ -21,12 +21,12 @@ class ClientConversation:
 
     @property
     def news(self) -> tuple[Message, ...]:
-        """The messages after the last answer."""
+        """Messages after the last answer."""
         return self.messages[self._answered_count :]
 
     @property
     def earlier(self) -> tuple[Message, ...]:
-        """The messages up to and including the last answer."""
+        """Messages up to and including the last answer."""
         return self.messages[: self._answered_count]
 
     @property
@@ -37,7 +37,7 @@ class ClientConversation:
         return 0
 
     def words(self, *, is_new: bool) -> str:
-        """Return the text for Kore's agent; in a new session, with everything said elsewhere."""
+        """Return the text for Kore's agent; in a new session, include everything said elsewhere."""
         text = "\n\n".join(message.text for message in self.news if message.text)
         if not is_new or not (self.system or self.earlier):
             return text
@@ -76,7 +76,7 @@ class ClientConversation:
     def fingerprint(self) -> str:
         """Return a fingerprint of the answered messages.
 
-        A request with the same messages continues the session in which they were said.
+        A request with the same messages continues their session.
         """
         return _fingerprint(self.system, self.earlier)
 

@@ -38,10 +38,10 @@ Piece = events.TextDelta | events.ThinkingDelta | events.ToolCallDelta
 async def model_reply(
     service: Service, call: ModelCall, *, is_stream: bool
 ) -> AsyncGenerator[Piece | ModelAnswer | None, None]:
-    """Yield the pieces of a reply, then the whole reply; None when nothing happens.
+    """Yield the pieces of a reply, then the whole reply; yield None while nothing happens.
 
-    Without `is_stream`, all pieces arrive at the end, so that a reply may break off and start
-    again. Raises `KoreError`.
+    Without `is_stream`, all pieces arrive at the end, so that a reply may fail and be repeated.
+    Raises `KoreError`.
     """
     text, streamed_calls = "", set[str]()
     async with service.call_model(call) as items, aclosing(ticked(items, CHECK_INTERVAL_S)) as news:

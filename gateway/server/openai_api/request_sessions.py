@@ -54,7 +54,7 @@ class MessagePlace:
 class RequestSessions:
     """Sessions for the requests to one server.
 
-    The remembered assignments only avoid new sessions, so a restart loses nothing else.
+    Remembered assignments only avoid new sessions, so nothing else is lost at a restart.
     """
 
     def __init__(self, service: Service) -> None:
@@ -65,7 +65,7 @@ class RequestSessions:
         self._exchanges = RecentExchanges()
 
     def is_side_request(self, request: web.Request, conversation: ClientConversation) -> bool:
-        """Return whether a request only asks something about the exchange that has just ended.
+        """Return whether a request is only about the exchange that has just ended.
 
         False for a token with a role: its rules and its limits apply to turns of the agent.
         """
@@ -149,7 +149,7 @@ class RequestSessions:
     async def _retried(self, request: web.Request) -> str:
         """Return the id of a message without a key.
 
-        A client that retries automatically says so, and then the same body is the same message.
+        A client that retries automatically says so, and then an equal body means the same message.
         """
         data = (await request.read()).decode("utf-8", "replace")
         body = digest_of(access_of(request).identity, data)

@@ -44,9 +44,9 @@ async def _add(
             content = await read_content(item.get("output"), f"{place}.output")
             messages.append(Message("tool", content, tool_call_id=call))
         case {"type": "reasoning"}:
-            pass  # of another model, which alone can read it
+            pass  # from another model, the only one that can read it
         case {"type": str(kind)} if kind.startswith("kore:"):
-            pass  # the session has it
+            pass  # the session already contains it
         case {"role": str(role)} if item.get("type", "message") == "message":
             content = await read_content(item.get("content"), f"{place}.content")
             if role in _SYSTEM:

@@ -40,8 +40,8 @@ _ID = re.compile(r"resp_[0-9a-f]{1,64}")
 class Responses:
     """Handler for responses by Kore's agent or by a model.
 
-    A response of the agent is bound to its session; the conversation with a model is stored for a
-    while. Each token has its own responses.
+    A response of the agent is bound to its session; a conversation with a model is stored for a
+    limited time. Each token has its own responses.
     """
 
     def __init__(self, service: Service, sessions: RequestSessions, answers: StoredAnswers) -> None:

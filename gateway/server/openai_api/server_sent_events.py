@@ -41,7 +41,7 @@ class ServerSentEvents:
         await self._write(f"{head}data: {dumps(data)}\n\n")
 
     async def keep_alive(self) -> None:
-        """Send a comment, which clients ignore, after a while without data.
+        """Send a comment, which clients ignore, after a period without data.
 
         This also detects a disconnected client.
         """

@@ -1,7 +1,7 @@
 """Recognition of side requests: titles, tags and suggestions that a client requests on its own.
 
-A side request quotes the exchange that has just ended: the person's message on a line of its own,
-behind a label such as `USER: `, and the answer on a later line. Its wording does not matter.
+A side request quotes the exchange that has just ended: the person's message on a separate line,
+after a label such as `USER: `, and the answer on a later line. Its wording does not matter.
 """
 
 import time
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from agent.records import frozen
 from gateway.server.openai_api.conversation import ClientConversation
 
-# Clients send side requests within seconds. After that, a quote is a person's.
+# Clients send side requests within seconds. After that, a quote comes from a person.
 _WINDOW_S = 120.0
 _MAX_EXCHANGES = 50
 # Clients may shorten quoted messages, but keep their beginning.
@@ -31,7 +31,7 @@ class _Exchange:
 
 
 class RecentExchanges:
-    """The last exchanges of clients with Kore's agent."""
+    """Recent exchanges of clients with Kore's agent."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ def _quotes(text: str, exchange: _Exchange) -> bool:
 
 
 def _places(text: str, quote: str) -> Iterator[int]:
-    """Yield the places where a line begins with the quote, or with a label and the quote."""
+    """Yield the positions where a line begins with the quote, or with a label and the quote."""
     head = quote[:_HEAD_CHARS]
     place = text.find(head)
     while place >= 0:

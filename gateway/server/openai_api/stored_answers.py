@@ -36,7 +36,7 @@ _CONVERSATION_BYTES = REQUEST_LIMIT_BYTES - 512 * 1024
 
 
 class StoredAnswer:
-    """Answer of a bare model: a new one, or the one given before.
+    """New or earlier answer of a bare model.
 
     `conversation` is stored with it.
     """

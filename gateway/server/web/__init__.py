@@ -1,1 +1,1 @@
-"""The web workbench: a page of static modules over the public protocol."""
+"""Web workbench: a page of static modules over the public protocol."""

@@ -44,7 +44,7 @@ POLICY = "; ".join(
 
 @frozen
 class PageFile:
-    """File as it is sent. `tag` is its digest."""
+    """File in the form that is sent. `tag` is its digest."""
 
     kind: str
     data: bytes
@@ -62,7 +62,7 @@ async def _index(request: web.Request) -> web.Response:
     address, _ = local_address(request)
     literal = literal_address(asked_at, address if is_loopback(address) else "127.0.0.1")
     if literal != asked_at and not is_local(request):
-        # Do not create a key for a name at which another program may answer too.
+        # Do not create a key for a name at which another program may also answer.
         raise web.HTTPTemporaryRedirect(f"{literal}/")
     return _answer(request, "index.html")
 

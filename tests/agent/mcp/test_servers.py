@@ -217,7 +217,7 @@ async def test_tool_changed_since_the_last_start_is_not_called(tmp_path: Path) -
         await servers.load()
     result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "hello"})
     assert "has changed its tool echo" in tool_message(result)
-    # The new definition is known now, and the old permission does not cover it.
+    # The new definition is now known, but the old permission does not cover it.
     result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "hello"})
     assert "hello" not in tool_message(result)
     assert "Not allowed" in tool_message(result) or "nobody" in tool_message(result)

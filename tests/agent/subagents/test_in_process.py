@@ -166,7 +166,7 @@ async def test_agent_and_its_subagents_are_limited_to_its_mode(
     agent = Agent(EchoProvider(), workspace=tmp_path, approve=permissions_in(), agent=careful)
     refused = (await agent.run(write)).text
     assert "Not allowed: this agent is read-only" in refused
-    # Commands of a person would not help here.
+    # Hints about a person's commands would not help here.
     assert "/mode" not in refused
     assert "Not allowed" in (await agent.run(task(write, "general"))).text
     assert not (tmp_path / "a.txt").exists()

@@ -83,6 +83,6 @@ def test_unfinished_sequence_does_not_hold_back_the_output() -> None:
 
 def test_endless_carriage_returns_are_not_kept() -> None:
     output = TerminalOutput()
-    # Kept ones would be copied with every chunk: 500 GB in all.
+    # If they were kept, they would be copied with every chunk: 500 GB in total.
     assert {output.feed(b"\r" * 1_000_000) for _ in range(1_000)} == {b""}
     assert output.feed(b"done\n") == b"done\n"

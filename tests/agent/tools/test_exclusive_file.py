@@ -22,7 +22,7 @@ async def test_concurrent_changes_to_a_file_are_all_kept(
 ) -> None:
     """Sub-agents and conversations run concurrently.
 
-    None may overwrite a change of another one with a version that it read before.
+    None of them may overwrite another's change with a version that it read before.
     """
     call.memory.parent.mkdir()
     call.memory.write_text("".join(f"- old {n}\n" for n in range(TIMES)))

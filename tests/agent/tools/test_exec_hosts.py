@@ -197,7 +197,7 @@ async def test_no_descriptor_stays_open(box: Bubblewrap, site: WebSite, call: Ca
         line = f"{UNSET}; curl -sS http://localhost:{port}/slow & curl -sS -m 1 http://localhost:{port}/a"
         await run_exec(exec_, call, line)
     async with asyncio.timeout(30):
-        # The site notices a little later.
+        # The site notices this a little later.
         while len(os.listdir("/proc/self/fd")) > before:
             await asyncio.sleep(0.01)
 

@@ -95,7 +95,7 @@ def test_files_outside_are_lost_without_a_sandbox(root: Path) -> None:
 
 
 def test_files_chosen_by_the_program(root: Path) -> None:
-    """Repositories are protected then; files that undo does not cover are named."""
+    """Repositories are protected in this case; files that undo does not cover are named."""
     coverage = deletion(root, search=(".",))
     assert coverage.is_chosen_later
     assert coverage.is_final

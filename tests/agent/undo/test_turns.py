@@ -93,7 +93,7 @@ def test_ignored_file_that_a_file_tool_wrote_is_undone(scene: Scene) -> None:
 
 
 def test_steps_of_the_page_count_individually(scene: Scene) -> None:
-    """They belong to no turn."""
+    """Steps of the page belong to no turn."""
     for text in ("one\n", "two\n"):
         scene.write("page.txt", text, session="page")
     scene.write("a.py", "one\n")

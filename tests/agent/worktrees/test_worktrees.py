@@ -332,7 +332,7 @@ def test_merge_in_progress_is_named_with_the_way_out(repository: Path) -> None:
     for place, value in ((folder, 2), (repository, 3)):
         (place / "main.py").write_text(f"value = {value}\n")
         commit_all(place, f"value {value}")
-    # The state in which a kill between git's merge and its undoing leaves the checkout.
+    # State of the checkout after a kill between git's merge and its reversal.
     subprocess.run(["git", "merge", "-q", "kore/fix"], cwd=repository, check=False)
     with pytest.raises(WorktreeError, match="a merge or rebase is in progress") as caught:
         worktrees.merge(worktrees.find("fix"))
@@ -540,7 +540,7 @@ def test_configuration_of_the_main_checkout_that_a_command_wrote_names_no_progra
 
 
 def test_replaced_link_to_the_repository_is_not_followed(repository: Path, tmp_path: Path) -> None:
-    """A command may replace it after the check."""
+    """A command may replace the link after the check."""
     other = create_repository(tmp_path.resolve() / "other")
     checkout = find_checkout(worktrees_of(repository).open("fix").folder, is_trusted=True)
     git(other, "config", "remote.other.url", "/other")
@@ -558,7 +558,7 @@ def test_sparse_worktrees_can_be_used(repository: Path) -> None:
 def test_programs_in_the_configuration_of_a_trusted_repository_do_not_run(
     repository: Path, tmp_path: Path, tool: str
 ) -> None:
-    """They may be files that commands can change."""
+    """These programs may be files that commands can change."""
     marker = tmp_path / "ran"
     key = "clean" if tool == "filter" else "driver"
     (repository / ".gitattributes").write_text(f"*.py {tool}=own\n")
@@ -577,7 +577,7 @@ def test_programs_in_the_configuration_of_a_trusted_repository_do_not_run(
 def test_configuration_of_a_repository_inside_a_worktree_is_not_read(
     repository: Path, tmp_path: Path
 ) -> None:
-    """Commands can create one, and register it as a submodule."""
+    """Commands can create such a repository, and register it as a submodule."""
     marker = tmp_path / "ran"
     worktrees = worktrees_of(repository)
     folder = worktrees.open("fix").folder

@@ -156,7 +156,7 @@ async def test_server_text_is_shortened_and_escaped(folder: Path) -> None:
 
 
 async def test_hover_is_untrusted_when_any_project_file_is(folder: Path) -> None:
-    """A hover may quote other files than the requested one."""
+    """A hover may quote files other than the requested one."""
     async with code_calls(folder, stand_in("pull")) as calls:
         result = await calls.ask("hover", "a.txt", line=1, symbol="apple")
         assert "untrusted" not in result.taint
@@ -183,7 +183,7 @@ async def test_guest_cannot_read_files_of_others_through_a_server(folder: Path) 
                 )
         calls.see("a.txt")
         assert "error" not in (await calls.run("edit_file", **args)).for_model
-        # Nothing is hidden from them in a project of their own.
+        # Nothing in their own project is hidden from them.
         calls.memory = folder.parent / "memory" / "M.md"
         assert await calls.ask("hover", "a.txt", line=1, symbol="ERROR")
 

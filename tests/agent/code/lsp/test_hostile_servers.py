@@ -26,7 +26,8 @@ from tests.contracts.code_servers import (
 )
 
 TEXT = "def apple\ndef pear\n蘋果 🍎 apple é pear\n"
-# Without versions only silence shows that a server has finished: seconds with each edit.
+# Without versions, only silence shows that a server has finished, which takes seconds with each
+# edit.
 WAYS = (
     *("plain", "pull", "register", "stale"),
     *(pytest.param(way, marks=pytest.mark.slow) for way in ("unversioned", "changes")),
@@ -68,7 +69,7 @@ async def test_errors_belong_to_the_last_text_sent(folder: Path, way: str) -> No
             "a.txt:1:5 error: an error: def ERROR and ERROR (E1)",
             "a.txt:1:15 error: an error: def ERROR and ERROR (E1)",
         ]
-        # Existing errors are not new, wherever they are now.
+        # Existing errors are not new, even at other positions.
         assert await edit(calls, "def ERROR and ERROR", "one\ntwo\ndef apple") == []
         assert await edit(calls, "def ERROR", "def pear") == []
         assert await calls.lines("diagnostics", "a.txt") == [

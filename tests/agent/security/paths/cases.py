@@ -228,7 +228,7 @@ REFUSED = (
     ),
 )
 
-# Unusual but valid names, which always stay inside.
+# Unusual but valid names that are always inside.
 HARMLESS = (
     *(
         "．．/outside/secret.txt",
@@ -308,5 +308,5 @@ HARMLESS = (
     ),
 )
 
-# Without these the corpus would pass with tools that do nothing.
+# Without these, the corpus would pass with tools that do nothing.
 ALLOWED = ("notes.md", "in_dir/c.txt", "d/f.txt", "memory/telegram/7/MEMORY.md")

@@ -1,4 +1,4 @@
-"""Exchanges two names as fast as the kernel can.
+"""Swap two names as fast as the kernel can.
 
     python -m tests.agent.security.paths.swapper ONE OTHER COUNT
 

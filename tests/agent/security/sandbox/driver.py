@@ -115,7 +115,7 @@ class Bait:
         )  # fmt: skip
 
     def _lives(self) -> bool:
-        """Return whether the process still answers; a killed one stops before it disappears."""
+        """Return whether the process still answers; a killed process stops before it disappears."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:

@@ -205,7 +205,7 @@ def test_id_maps_cover_every_id_once(number: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="is about root's commands")
 async def test_additional_folder_of_root_is_readable(bwrap: Bubblewrap, call: CallContext) -> None:
-    # Not below /tmp, where a command has a folder of its own.
+    # Not below /tmp, where a command has its own folder.
     with tempfile.TemporaryDirectory(prefix="kore-further-", dir="/var/tmp") as name:
         folder = Path(name)
         (folder / "f").write_text("given")
@@ -304,7 +304,7 @@ async def test_files_and_memory_are_limited(
 async def test_processor_time_is_limited(bwrap: Bubblewrap, call: CallContext) -> None:
     process = await run(bwrap, call, "ulimit -t; sh -c 'while :; do :; done'; echo $?")
     assert process.startswith("2\n")
-    # SIGKILL, because the soft limit equals the hard one.
+    # SIGKILL, because the soft limit equals the hard limit.
     assert "137" in process
 
 
@@ -394,7 +394,7 @@ async def test_first_process_of_the_namespace_stays_in_the_killed_group(
         with suppress(OSError, ProcessLookupError):
             status = Path(f"/proc/{pid}/status").read_text()
             inside = status.split("NSpid:")[1].split("\n")[0].split()[1:]
-            # The second one waits for the command and reports about it.
+            # The second process waits for the command and reports about it.
             kind = {"": "outside", "1": "first", "2": "second"}.get("".join(inside), "command")
             groups.setdefault(kind, set()).add(os.getpgid(pid))
     task.cancel()

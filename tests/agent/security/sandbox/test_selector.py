@@ -50,9 +50,9 @@ def test_probe_detects_missing_confinement(home: Path) -> None:
 
 
 def test_ineffective_sandbox_program_is_rejected(home: Path, programs: Path) -> None:
-    # Runs the command behind the options without confining it.
+    # Runs the command after the options without confining it.
     program(programs, "bwrap", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
-    # Even so, commands of root can do little, since they do not run as root.
+    # Even so, root's commands can do little, because they do not run as root.
     why = "a command could reach the network" if os.geteuid() == 0 else "a command could read"
     with pytest.raises(ConfigError, match=rf"bwrap.*does not work here: {why}"):
         select_sandbox(SandboxOptions("bwrap"), home)

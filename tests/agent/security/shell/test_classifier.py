@@ -228,11 +228,11 @@ def test_unknown_option_is_not_read_only(command: str, workspace: Path) -> None:
         "git ls-files --format=/x | xargs cat", "git -C src ls-files | xargs cat",
         "fd . --format /x | xargs cat", "grep -rl x -e -h | xargs cat", "env find . | xargs cat",
         "set -- /x; find . | xargs cat \"$@\"", "find . | xargs cat $X", "find . | xargs cat /x",
-        # Without a network of its own, a port may belong to anybody.
+        # Without its own network, a port may belong to any program.
         "curl http://127.0.0.1:8000/", "curl localhost:8000", "python3 -m http.server",
-        # Without a temporary folder of its own, so may the files there.
+        # Without its own temporary folder, the files there may, too.
         "cat /tmp/x", "echo x > /tmp/x", "gcc -o /tmp/x src/a.c", "/tmp/x",
-        # Changes that are thrown away, and git running other programs or reaching outside.
+        # Discarded changes, and git running other programs or reaching outside.
         "git rebase -x 'rm x' main", "git rebase --exec=x main", "git rebase -s x main",
         "git revert -e HEAD", "git worktree add ../x", "git worktree add -B x src/x",
         "git worktree remove src/x", "git worktree move src/x ../x", "git gc --prune=now",
@@ -242,7 +242,7 @@ def test_unknown_option_is_not_read_only(command: str, workspace: Path) -> None:
         # Programs of the workspace that are known by their name, and links to folders outside.
         ".venv/bin/pip install x", ".venv/bin/python -m pip install x", "link/program",
         ".venv/bin/python ../x.py", "./psql -f ../x", "../program", "./.env",
-        # Files that a loop names.
+        # Files named by a loop.
         "for f in /x a; do wc -l < $f; done", "for f in *.py; do sort $f > $f.sorted; done",
         "for f in a ../b; do echo x > $f; done", "for f in a b; do cat < $f$X; done",
         "psql -f ../x", "psql -o /x -c 'select 1'", "kill 1 > /x",
@@ -321,7 +321,7 @@ def test_other_use_of_curl_asks(command: str, workspace: Path) -> None:
         'find . -name "$@"', 'rg -e "${X[@]}" src', 'rg -e "a"$X src', "git commit -m $X",
         "while read -r X; do find . -name $X; done < src/a.py",
         "for X in -delete; do find . -name $X; done",
-        # One word that may be an option.
+        # A single word that may be an option.
         'rg "$X" src', 'rg "$(cat src/a.py)"', "rg $X", 'grep -c "$X" src/a.py',
         # The words between brackets are those of `test`.
         "[ $X ]", "X=$(cat src/a.py); [ $X = 1 ]", "[ -n $X ]", "[ * ]", '[ "$@" ]',

@@ -44,7 +44,7 @@ def test_simple_command_has_a_prefix(line: str, prefix: str | None, tmp_path: Pa
 
 
 UNSAFE_LINES = [
-    # More than one command, with one that is not listed, or in a syntax that is not followed.
+    # Several commands, one of which is not listed, or syntax that is not followed.
     "git commit -m x; curl evil.example", "git commit -m x && curl evil.example",
     "git commit -m x || evil", "git commit -m x | sh", "git commit -m x\ncurl evil.example",
     "git commit -m x &", "git commit -m x & id", "evil; git commit -m x", "(git commit -m x)",
@@ -158,11 +158,11 @@ UNSAFE_LINES = [
     "mkdir -p /x", "git add /etc/passwd", "head -c9 .ssh/id", "pytest --junitxml=/x",
     # A name matched by a pattern may be an option.
     "git push *", "git fetch ?-upload-pack", "cp [-]x y",
-    # Blanks that shells do not treat as such.
+    # Whitespace that shells do not treat as such.
     "\u00a0git commit", "\x0bgit commit", "\x1cgit commit", "\u2003git commit",
     "\x0cgit commit",
     "git\u00a0commit", "git commit\u2028id", "git commit\x0bid; id", "\ufeffgit commit",
-    # No command, or one that shells parse differently.
+    # No command, or a command that shells parse differently.
     "", " ", "git commit 'x", "git commit -m x\0", "git commit \\\n; evil",
 ]  # fmt: skip
 

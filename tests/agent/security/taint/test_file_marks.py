@@ -130,7 +130,7 @@ def test_every_later_change_is_marked_after_an_incomplete_scan(tmp_path: Path, h
     (workspace / "box").mkdir(parents=True)
     old = workspace / "old.md"
     old.write_text("mine")
-    # Changes in the second before the start count as well.
+    # Changes within the second before the start count as well.
     moment = old.lstat().st_ctime + CLOCK_PRECISION_S
     while later_than(old) <= moment:
         pass

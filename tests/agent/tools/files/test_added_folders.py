@@ -35,7 +35,7 @@ from agent.undo.reversal import Reversal, UndoRequest
 
 
 class Person:
-    """Answers questions, and remembers them."""
+    """Answers and records questions."""
 
     def __init__(self) -> None:
         self.answer: Answer = "deny"
@@ -291,7 +291,7 @@ async def test_added_folder_that_became_a_link_is_not_followed(
     os.symlink(elsewhere, outside)
     result = await turn.run("read_file", path=str(outside / "a.py"))
     assert result.is_error
-    # Its target is asked about like any other folder.
+    # Its target requires a question like any other folder.
     assert turn.person.questions[0].folder_access == FolderAccess(elsewhere)
 
 

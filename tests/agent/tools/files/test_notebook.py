@@ -1,4 +1,4 @@
-"""Notebooks are read and edited as cells; the JSON of untouched cells stays byte for byte."""
+"""Notebooks are read and edited as cells; the JSON of other cells is preserved byte for byte."""
 
 import json
 from pathlib import Path

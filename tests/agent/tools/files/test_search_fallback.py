@@ -68,11 +68,12 @@ def by_ourselves(pattern: str, *, ignore_case: bool) -> set[str]:
 def test_fallback_and_ripgrep_find_the_same_lines(
     file: Path, pattern: str, ignore_case: bool
 ) -> None:
-    # An end before a beginning: ripgrep does not find the empty lines that this matches.
+    # An end before a beginning: ripgrep does not find the empty lines matched by this.
     assume(not re.search(r"\$.*\^", pattern))
     # RE2 recognizes only ASCII words at \b and \B.
     lines = [line for line in LINES if line.isascii()] if re.search(r"\\[bB]", pattern) else LINES
-    # RE2 rejects some patterns of ripgrep, and the reverse; patterns valid in both match the same.
+    # RE2 rejects some patterns that ripgrep accepts, and vice versa; patterns valid in both match
+    # the same lines.
     try:
         ourselves = by_ourselves(pattern, ignore_case=ignore_case)
     except BadPattern:

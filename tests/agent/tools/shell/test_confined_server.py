@@ -41,7 +41,7 @@ async def test_server_ends_however_often_its_owner_is_cancelled(
     owner.cancel()
     await closed.wait()
     for _ in range(1, cancellations):
-        # The owner waits for the server to end by itself, which this one does not.
+        # The owner waits for the server to end on its own, which this server never does.
         await asyncio.sleep(0)
         owner.cancel()
     await asyncio.wait({owner})

@@ -157,7 +157,7 @@ async def test_abstract_socket_stays_closed(
     assert "PermissionError" in (await run(tool(box, service), call, program(text))).for_model
 
 
-# A thread replaces the socket under the number of the checked one by another.
+# A thread replaces the socket that was checked with another one under the same number.
 SWAP = """
 import os, socket, sys, threading
 def swap():
@@ -216,7 +216,7 @@ async def test_own_network_works_as_before(
 async def test_socket_that_a_link_replaced_is_not_reached(
     box: Bubblewrap, call: CallContext, service: Path, folder: Path
 ) -> None:
-    """The link leads to another service: what was granted is the path without links."""
+    """The link leads to another service, but the grant is for the path without links."""
     async with another_process(str(folder / "other.sock")) as other:
         exec_ = tool(box, service)
         service.unlink()
@@ -299,7 +299,7 @@ async def test_link_to_an_unprintable_path_is_refused(
 async def test_link_that_changes_before_an_unasked_call_runs_leads_nowhere_else(
     box: Bubblewrap, call: CallContext, service: Path, folder: Path
 ) -> None:
-    """Nobody is there to ask; the link leads to the granted socket while the call is judged."""
+    """There is nobody to ask, and the link leads to the granted socket while the call is judged."""
     link, target = folder / "link.sock", folder / "other.sock"
     script = TALK.replace("sys.argv[1]", repr(str(target)))
     (call.workspace / "client.py").write_text(script)
@@ -419,7 +419,7 @@ async def test_real_postgresql_answers(box: Bubblewrap, call: CallContext) -> No
 async def test_client_of_a_listed_database_asks_unless_its_data_may_be_lost(
     is_disposable: bool, box: Bubblewrap, call: CallContext
 ) -> None:
-    """Programs that are no clients, such as tests, run unasked in both cases."""
+    """Programs that are not clients, such as tests, run without a question in both cases."""
     if (tools := programs()) is None:
         pytest.skip("PostgreSQL is not installed")
     address = urlsplit(create_database())
