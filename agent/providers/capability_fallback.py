@@ -246,7 +246,7 @@ class CapabilityFallback:
     def _reduce(
         self, request: ModelRequest, memory: ModelMemory, trial: frozenset[str]
     ) -> ModelRequest:
-        """Return the request without the parts known as refused, and without the `trial`."""
+        """Return the request without parts known to be refused and those of the `trial`."""
         omitted = memory.parts | self._always_omitted | trial
         messages = request.messages
         if self._memory.refused_parts:
@@ -473,7 +473,7 @@ class _Search:
         self.omitted = self._next(lambda: next(trials))
 
     def advance(self, answer: ProviderError) -> None:
-        """Choose the next trial; raise the refusal when none is left, or an unrelated error."""
+        """Choose the next trial. Raise the refusal if none is left, or an unrelated `answer`."""
         is_same_kind = is_server_error(answer) <= is_server_error(self.refusal)
         if not (is_searchable(answer) and is_same_kind):
             raise answer

@@ -18,7 +18,7 @@ from agent.undo.records import ChangeStep, FileChange
 
 
 class FileLedger:
-    """Implements `Ledger`. A line that a crash cut off is dropped."""
+    """Implements `Ledger`. A line left incomplete by a crash is dropped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -74,7 +74,7 @@ class FileLedger:
         try:
             make_private(path.parent)
             with self._lock, open(path, "a+b", opener=_private) as file:
-                # Start a new line after one that was cut off.
+                # Start a new line after an incomplete one.
                 if file.tell() and _last_byte(file) != b"\n":
                     file.write(b"\n")
                 file.write(json.dumps(record).encode() + b"\n")

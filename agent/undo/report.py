@@ -100,7 +100,7 @@ def _difference(
     if old is None or new is None:
         return f"--- {name}\n+++ {name}\n@@ not shown: not a text, or no longer kept @@"
     cells = diff(name, open_cells(old, path).text, open_cells(new, path).text)
-    # Without a change of its cells, a notebook differs in an output or in its metadata.
+    # If no cell changed, the notebook differs in outputs or metadata.
     return cells or diff(name, old.text, new.text)
 
 

@@ -42,7 +42,7 @@ class ApprovalCoordinator:
     turns.
     """
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,

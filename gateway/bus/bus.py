@@ -86,7 +86,7 @@ class Lane:
 class MessageBus:
     """Message bus: `accept` stores input; `run` processes lanes concurrently, each in order."""
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,

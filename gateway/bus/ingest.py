@@ -144,7 +144,7 @@ class Ingestor:
     `obstacle` is the reason for not accepting messages; None if they are accepted.
     """
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,

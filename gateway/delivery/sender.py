@@ -1,4 +1,4 @@
-"""Sender of outbox messages: in order per route, and never twice without a mark."""
+"""Sender of outbox messages: in order per route, with repeated messages marked."""
 
 import asyncio
 import logging
@@ -84,7 +84,7 @@ class BestEffortTasks:
 
 
 async def wait_for(wake: asyncio.Event, seconds: float) -> None:
-    """Return when the event is set or the time is over."""
+    """Return when the event is set or the time has elapsed."""
     try:
         async with asyncio.timeout(max(0.0, seconds)):
             await wake.wait()
@@ -109,7 +109,7 @@ class OutboxSender:
     notifies the sending process.
     """
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,
@@ -178,7 +178,7 @@ class OutboxSender:
 
     @contextmanager
     def direct_send(self, reply: OutgoingReply | None) -> Iterator["DirectSend | None"]:
-        """Let the transaction that puts `reply` mark its first part as in flight.
+        """Let the transaction that stores `reply` mark its first part as in flight.
 
         This requires an idle route and free capacity on the platform; otherwise, yield None. The
         context owns the route: wake-ups are processed afterwards, even if the body fails, since a
@@ -382,7 +382,7 @@ class OutboxSender:
     async def _leave_files(self, channel: Channel, due: PendingPart, error: SendError) -> None:
         """Send the message without its files.
 
-        It is given up only if the text is refused too.
+        It is given up only if the platform refuses the text, too.
         """
         message = due.message
         with use_locale(self._languages.of_route(message.route)):

@@ -95,7 +95,7 @@ class MediaDownloader:
     the disk or the quota is full.
     """
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,

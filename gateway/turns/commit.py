@@ -79,7 +79,7 @@ class EndedTurn:
 class TurnCommitter:
     """Committer for turns, which then wakes waiting lanes."""
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,

@@ -260,7 +260,7 @@ class GoalService:
         await self.database.transact(self._conclude, claim, KoreError(sentence), time.time())
 
     def describe(self, tx: Transaction, goal: Goal) -> str:
-        """Return the goal, its state and what it used, as markdown."""
+        """Return the goal, its state and its usage as markdown."""
         if goal.state == "removed":
             return self._state_text(goal)
         lines = [f"🎯 {escape_markdown(goal.text)}", self._state_text(goal)]
@@ -407,7 +407,7 @@ class GoalService:
     def _tell_elsewhere(
         self, tx: Transaction, goal: Goal, message: InboundMessage, now: float
     ) -> None:
-        """Send the state of a goal to its chat, unless that gets the answer to `message`."""
+        """Send the state of a goal to its chat, unless `message` comes from there."""
         if message.session_key != goal.lane:
             self._tell(tx, goal, now)
 
@@ -457,9 +457,9 @@ class GoalService:
         return t("{time} and {cost} of {most}", time=time_text, cost=cost, most=most)
 
     def _is_begin_waiting(self, tx: Transaction, goal: Goal) -> bool:
-        """Return whether the first turn since the goal was set or resumed waits.
+        """Return whether the first turn since the goal was set or resumed is waiting.
 
-        The turn of a person in between makes a check, and a turn that follows one, out of date.
+        If a person's message was answered in between, a check and its turn are out of date.
         """
         if goal.next_event is None or goal.next_event.startswith((_CHECK, _STEP)):
             return False
@@ -545,9 +545,9 @@ def _progress(tx: Transaction, goal: Goal) -> GoalProgress:
 
 
 def _moved(goal: Goal, message: InboundMessage) -> Goal:
-    """Return the goal for the terminal in which its person continues it; chats keep theirs.
+    """Return the goal, moved to the terminal in which the person continues it.
 
-    The terminal in which it was set may be gone.
+    The terminal in which it was set may be gone. Goals of chats stay in their chat.
     """
     is_terminal = message.channel == goal.message.channel == CONSOLE
     if goal.state == "active" or not is_terminal or message.principal != goal.principal:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class TurnRequests:
     """Builder for turn requests: the prompt first, the rest once the prompt is complete."""
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,

@@ -21,7 +21,7 @@ from gateway.turns.usage.meter import StoreUsageMeter
 class TurnRunner:
     """Runner for claimed turns. One instance serves all lanes."""
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         agent: Agent,

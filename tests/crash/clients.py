@@ -38,7 +38,7 @@ class Report:
                 faults.append(f"client {n}: numbers {[seq for seq, _ in messages]}")
             own = [text for _, text in messages if text.startswith(f"client {n} ")]
             if own != texts:
-                faults.append(f"client {n}: said {len(texts)}, told {own}")
+                faults.append(f"client {n}: sent {len(texts)} messages, received {own}")
         return faults
 
 

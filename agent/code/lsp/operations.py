@@ -129,7 +129,7 @@ def hover_text(result: Any) -> str:
 
 
 def completions(result: Any) -> list[str]:
-    """Return completion items, the server's most likely ones first."""
+    """Return completion items in the order of the server."""
     items = result.get("items") if isinstance(result, dict) else result
     candidates = (
         [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
@@ -154,6 +154,6 @@ def signatures(result: Any) -> list[str]:
 
 def shorten(text: str) -> str:
     """Shorten and escape a text from a server."""
-    # Cut before escaping, so that long texts stay cheap.
+    # Cut before escaping, which is slow for long texts.
     readable = escape_invisible(text[: _MAX_CHARS + 1])
     return readable if len(readable) <= _MAX_CHARS else f"{readable[:_MAX_CHARS]}…"

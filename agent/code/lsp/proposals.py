@@ -48,7 +48,7 @@ class CodeProposals:
         self._questions = CodeQuestions(servers, settings)
         self._views = views
         self._drafts = drafts
-        # Drafts between approval and write: a server could answer a second request differently.
+        # Kept from approval to write, since a server could answer a second request differently.
         self._pending: dict[tuple[str, str], list[Draft]] = {}
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:

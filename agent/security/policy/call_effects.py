@@ -122,7 +122,7 @@ def call_effects(request: ToolRequest) -> CallEffects:
 def _class_of(
     script: Script, folder: Path, root: Path, sandbox_scope: SandboxScope
 ) -> CommandClass:
-    """Return the class of a script, for which folders that commands may change are workspace.
+    """Return the class of a script. Folders that commands may change count as workspace.
 
     There it never counts as read-only: only the workspace is known to be harmless to read.
     """

@@ -66,7 +66,7 @@ def end_orphans(file: Path) -> int:
 
 
 def end_all_orphans(files: Iterable[Path]) -> int:
-    """Do the same for several files, and remove those whose Kore is gone."""
+    """End the orphans of several files, and remove the files whose Kore is gone."""
     ended = 0
     for file in files:
         ended += end_orphans(file)

@@ -86,7 +86,7 @@ class WebFetch:
         return load_prompt("tools/web_fetch")
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
-        """Declare the address, which its host sees completely."""
+        """Declare the host, and the address, which it sees completely."""
         url: str = args["url"].strip()
         return EffectPlan(hosts=(read_url(url).raw_host or url,), sends=url)
 

@@ -41,8 +41,8 @@ class TabStart:
 
     `history_folder` stores the input history. `options` belong to the person's folder. `open_place`
     returns the parts of a tab that depend on the folder: the person's folder (None), or another.
-    Every session continues in the person's folder if that `is_folder_chosen`. `open_worktree`
-    returns the parts of a tab in a worktree; None without local folders.
+    With `is_folder_chosen`, every session continues in the person's folder. `open_worktree` returns
+    the parts of a tab in a worktree; None without local folders.
     """
 
     history_folder: Path
@@ -148,7 +148,7 @@ class TabConversation:
             self._builder.user_commands.append(command.context)
 
     async def answer(self, approval: ApprovalAsked, reply: ApprovalReply) -> bool:
-        """Return False if the question has expired or was already answered. Raises `KoreError`."""
+        """Answer a question. Return False if it has expired or was already answered."""
         return await self.service.answer_approval(
             approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )

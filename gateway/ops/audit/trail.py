@@ -44,7 +44,7 @@ class AuditError(KoreError):
 
 
 class UnreadableTrail(Exception):
-    """Raised for a line that is not an entry or was changed; the text says which."""
+    """Raised for a line that is not an entry or was changed; the message says which."""
 
 
 @frozen
@@ -77,7 +77,7 @@ def fields_of(entry: AuditEntry) -> dict[str, Any]:
 def chain_line(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:
     """Return the line of an entry that follows `prev_hash`, and its hash.
 
-    The hash is SHA-256 over the JSON of all other fields, with sorted keys and without blanks.
+    The hash is SHA-256 over the JSON of all other fields, with sorted keys and without spaces.
     """
     body = {name: entry[name] for name in _FIELDS} | {"prev_hash": prev_hash}
     digest = _digest(body)
@@ -167,12 +167,12 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_repair(entry: Mapping[str, Any]) -> bool:
-    """Return whether a writer noted an irregularity here at its start."""
+    """Return whether a writer reported an irregularity here when it started."""
     return bool(entry["tool"] == REPAIR)
 
 
 def parse_entry(line: bytes) -> dict[str, Any] | None:
-    """Return the entry of a line, or None if it is none."""
+    """Return the entry in a line, or None if the line is not an entry."""
     try:
         entry = json.loads(line)
     except ValueError:
@@ -184,8 +184,8 @@ def parse_entry(line: bytes) -> dict[str, Any] | None:
 class AuditCheckpoint:
     """Newest entry of the log.
 
-    `hash` is that of the newest entry, `count` the number of entries ever written. `removed` is the
-    minimum number of entries found missing at startup; 0 means that nothing was removed.
+    `hash` is the hash of the newest entry, `count` the number of entries ever written. `removed` is
+    the minimum number of entries found missing at startup; 0 means that nothing was removed.
     """
 
     hash: str = GENESIS

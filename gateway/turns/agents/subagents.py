@@ -73,7 +73,7 @@ class SubagentCoordinator:
     checks the limit of parallel sub-agents.
     """
 
-    def __init__(  # noqa: PLR0913 - its collaborators, named once in the container
+    def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
         self,
         *,
         database: Store,

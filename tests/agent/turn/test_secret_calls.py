@@ -25,7 +25,7 @@ WRITER = SubagentDefinition("writer", "Writes files.", "You write.", tools=("wri
 
 
 async def _results(folder: Path, *steps: ToolCall | str, **more: Any) -> list[str]:
-    """Run a turn and return the results of its calls that the model read, with sub-agents."""
+    """Run a turn with sub-agents and return the call results that the model read."""
     replies = [assistant("", (step,)) if isinstance(step, ToolCall) else step for step in steps]
     model = ScriptedProvider(replies)
     agent = Agent(

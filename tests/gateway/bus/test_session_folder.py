@@ -55,7 +55,9 @@ async def test_message_of_the_page_works_in_the_folder_of_its_session(
         assert "orchard.txt" in str(messages[2])
 
 
-async def test_named_folder_counts(tmp_path: Path, project: Path) -> None:
+async def test_folder_named_by_a_message_becomes_the_session_folder(
+    tmp_path: Path, project: Path
+) -> None:
     async with opened(tmp_path, ["one", "two"]) as parts:
         session = await session_in(parts, project)
         await answer(parts, console_message("again", options={"cwd": str(tmp_path)}))

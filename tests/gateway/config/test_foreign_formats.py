@@ -104,7 +104,7 @@ def test_ignored_profile_keys_are_reported(tmp_path: Path) -> None:
     assert config.values["profiles", "quick"] == "a"
 
 
-def test_own_file_wins_with_its_models_and_names(tmp_path: Path) -> None:
+def test_models_of_the_own_file_replace_foreign_ones(tmp_path: Path) -> None:
     (tmp_path / ".kode.json").write_text(REAL)
     (tmp_path / "kore").mkdir()
     ours = {"model_list": [{"model_name": "mine", "model": "openai/x"}]}

@@ -39,7 +39,7 @@ async def connect(path: Path) -> ControlClient:
     return client
 
 
-async def test_missing_server_is_none_and_no_error(tmp_path: Path) -> None:
+async def test_connecting_to_a_missing_server_returns_none(tmp_path: Path) -> None:
     assert await ControlClient.connect(tmp_path / "kore.sock") is None
 
 

@@ -1,4 +1,4 @@
-"""A real `kore gateway` in a process of its own, between fake servers.
+"""A real `kore gateway` in its own process, between fake servers.
 
     async with GatewayProcess(folder, api, model) as gateway:
         await gateway.answers_to(7, "hi")
@@ -170,9 +170,9 @@ class GatewayProcess:
         """Wait for the condition for as long as the process runs."""
         deadline = time.monotonic() + TIMEOUT_S
         while not reached():
-            assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
+            assert self.runs, f"the gateway has exited:\n{self.log_text()}"
             assert time.monotonic() < deadline, (
-                f"waited in vain; {self.api.summary()}; {self.model.summary()}\n{self.log_text()}"
+                f"timed out; {self.api.summary()}; {self.model.summary()}\n{self.log_text()}"
             )
             await self.api.news(_POLL_INTERVAL_S)
 
@@ -180,7 +180,7 @@ class GatewayProcess:
         """Wait until all messages of people are answered and the answers are sent."""
         deadline = time.monotonic() + TIMEOUT_S
         while self.api.pending_updates or await self._is_busy():
-            assert self.runs, f"the gateway ended by itself:\n{self.log_text()}"
+            assert self.runs, f"the gateway has exited:\n{self.log_text()}"
             assert time.monotonic() < deadline, f"never idle; {self.api.summary()}"
             await self.api.news(_POLL_INTERVAL_S)
 

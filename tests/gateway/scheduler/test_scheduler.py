@@ -40,7 +40,7 @@ async def test_reminder_is_sent_when_due(tmp_path: Path) -> None:
         assert "ran, delivered" in await place.answer_to("/cron")
 
 
-async def test_job_with_an_unknown_time_zone_fails_alone(tmp_path: Path) -> None:
+async def test_job_with_an_unknown_time_zone_does_not_stop_other_jobs(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         await place.answer_to("/cron add daily 09:00 lost")
         await place.answer_to("/cron add every 1h tea")
@@ -66,7 +66,7 @@ async def test_clock_is_not_read_without_jobs(tmp_path: Path) -> None:
         assert place.clock.looks == looks
 
 
-async def test_prompt_job_is_a_turn_answered_in_its_chat(tmp_path: Path) -> None:
+async def test_answer_to_a_prompt_job_is_sent_to_its_chat(tmp_path: Path) -> None:
     model = ScriptedProvider(["hello", "It rains."])
     async with with_timer(tmp_path, model) as place:
         await place.answer_to("hi")
@@ -208,7 +208,7 @@ async def test_clock_that_was_a_year_ahead_delays_no_job(tmp_path: Path) -> None
         assert slot <= time.time() + 3_600
 
 
-async def test_quiet_hours_postpone_jobs_and_lose_none(tmp_path: Path) -> None:
+async def test_quiet_hours_postpone_jobs_without_losing_any(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         hour = (time.gmtime().tm_hour + 1) % 24
         await place.answer_to("/cron zone UTC")

@@ -65,7 +65,7 @@ def test_console_is_asked_and_commands_of_chats_are_denied() -> None:
 @pytest.mark.parametrize(
     ("options", "is_advised"), [({}, True), ({"auto": True}, False), ({"mode": "auto"}, False)]
 )
-def test_yes_option_is_advised_where_nobody_can_be_asked_and_it_helps(
+def test_yes_option_is_advised_if_it_helps_an_unattended_run(
     options: dict[str, Any], is_advised: bool
 ) -> None:
     unattended = console_message("x", options={"unattended": True, **options})
@@ -189,7 +189,7 @@ def test_changed_policy_file_applies_to_the_next_call(tmp_path: Path) -> None:
     assert policy.decide(request()).verdict == "allow"
 
 
-def test_memory_is_that_of_the_speaker() -> None:
+def test_private_chats_and_groups_have_separate_memory() -> None:
     assert rules().memory(chat_message("x")) == HERE / "memory" / "MEMORY.md"
     assert (
         rules().memory(chat_message("x", "-5", private=False)) == HERE / "memory/chat/-5/MEMORY.md"
@@ -273,7 +273,7 @@ def test_commands_may_write_if_every_speaker_may(tmp_path: Path) -> None:
     assert not may_write("8", "9")
 
 
-def test_other_messages_ask_next_to_full_access() -> None:
+def test_full_access_does_not_apply_to_other_messages() -> None:
     by = with_full_access()
     auto = console_message("x", options={"auto": True})
     assert verdict(auto, by=by) == "ask"

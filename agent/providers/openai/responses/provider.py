@@ -58,7 +58,7 @@ class OpenAIResponsesProvider:
                         yield event
                 return
             except NoEncryptedReasoning:
-                # It comes before any output.
+                # The server sends it before any output.
                 if not self._encoder.leave_out_encrypted(request.model):
                     raise
 

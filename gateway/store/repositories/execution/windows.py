@@ -53,7 +53,7 @@ class SessionWindow:
         return self.head + place if place else self.request
 
     def drop(self, count: int) -> None:
-        """Drop the oldest messages without a summary of them."""
+        """Drop the oldest messages without summarizing them."""
         self.head = max(self.head, self.number(count - 1))
         self.request = None
         self.trimmed = True
@@ -103,7 +103,7 @@ def load(tx: Transaction, session: str) -> SessionWindow:
 
 
 def _bounded(tx: Transaction, session: str, head: int) -> int:
-    """Return a beginning of the window that limits its number of messages."""
+    """Return a start of the window that limits its number of messages."""
     (last,) = tx.one("SELECT coalesce(max(n), 0) FROM message WHERE session = ?", (session,))
     if last - head <= MAX_MESSAGES:
         return head

@@ -1,4 +1,4 @@
-"""Line ends of files that tools read, replace and extend."""
+"""Line endings of files that tools read, replace and extend."""
 
 from pathlib import Path
 from typing import Any

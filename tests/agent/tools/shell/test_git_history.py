@@ -255,7 +255,7 @@ def test_too_deep_history_is_named(repository: Path) -> None:
     assert guard.unprotected == [".git"]
 
 
-def test_depth_added_by_a_command_does_not_keep_its_deletions(
+def test_deep_folders_of_a_command_do_not_hide_its_deletions(
     repository: Path, guard: GitHistoryGuard
 ) -> None:
     os.makedirs(repository / ".git" / "refs" / ("a/" * 45))
@@ -305,7 +305,7 @@ def test_own_stores_are_the_outermost_repositories(repository: Path) -> None:
     assert list(own_stores(above, lambda: (own, clone, other))) == [own, other]
 
 
-def test_store_named_by_a_git_file_is_own(repository: Path) -> None:
+def test_store_named_by_a_git_file_belongs_to_the_repository(repository: Path) -> None:
     git(repository, "init", "-q", "--separate-git-dir", "store")
     assert list(own_stores(repository, tuple)) == [repository / "store"]
     (repository / ".git").write_text("gitdir: /elsewhere\n")
