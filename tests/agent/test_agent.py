@@ -136,7 +136,7 @@ async def test_tools_run_over_the_wire_and_requests_extend_each_other(
 
 
 @pytest.mark.parametrize("name", ["", "nobody/nothing"])
-async def test_unusable_model_is_an_error_and_no_crash(tmp_path: Path, name: str) -> None:
+async def test_unusable_model_is_an_error_instead_of_a_crash(tmp_path: Path, name: str) -> None:
     agent = Agent(name or "openai", workspace=tmp_path)
     with pytest.raises(ConfigError, match="unknown"):
         await agent.run("hi")

@@ -520,7 +520,7 @@ async def test_handover_succeeds_or_explains_its_rejection(service: Service) -> 
 
 
 @covers("queue_mode", "background_tasks")
-async def test_new_conversation_has_no_queue_and_no_background_work(
+async def test_new_conversation_has_neither_a_queue_nor_background_work(
     service: Service,
 ) -> None:
     chat_id, session = await place(service)

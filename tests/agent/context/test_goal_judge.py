@@ -28,7 +28,7 @@ def test_verdict_is_read_from_the_first_object(text: str) -> None:
     "text",
     ["", "It is met.", "[true]", '{"met": "yes"}', '{"met": true', '{"met": false}', "{}"],
 )
-def test_anything_else_is_no_verdict(text: str) -> None:
+def test_other_text_is_not_a_verdict(text: str) -> None:
     with pytest.raises(BadReply, match="gave no verdict"):
         read_verdict(text)
 

@@ -120,7 +120,7 @@ def test_older_claude_gets_a_budget_for_an_effort() -> None:
         assert result["tool_choice"] == {"type": kind}
 
 
-def test_ollama_gets_options_and_no_tool_choice() -> None:
+def test_ollama_gets_options_but_no_tool_choice() -> None:
     body = json.loads(OllamaRequestEncoder(None).body(request(ALL)))
     assert body["think"] is True
     assert (body["options"]["seed"], body["options"]["stop"]) == (7, ["END"])

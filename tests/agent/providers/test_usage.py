@@ -109,7 +109,7 @@ def test_listed_prices_are_plausible_and_of_known_vendors() -> None:
             assert result.cached is None or result.cached < result.input, (vendor, model)
 
 
-def test_local_model_is_free_and_unknown_price_is_none() -> None:
+def test_local_models_are_free_and_unknown_prices_are_none() -> None:
     local = tariff_of(ModelConfig("x", "ollama/anything")).charge(Usage(5, 5))
     assert (local.cost_nusd, local.model) == (0, "ollama/anything")
     assert tariff_of(ModelConfig("x", "openai/gpt-99")).charge(Usage(5, 5)).cost_nusd is None

@@ -122,7 +122,7 @@ async def test_repeated_handoffs_are_limited(tmp_path: Path) -> None:
     assert len(model.requests) == 11
 
 
-async def test_first_of_two_handoffs_counts(tmp_path: Path) -> None:
+async def test_first_of_two_handoffs_is_used(tmp_path: Path) -> None:
     target, _ = billing(tmp_path)
     other = kore.Agent(ScriptedProvider([]), name="sales", workspace=tmp_path)
     both = calls(call("transfer_to_billing", "1"), call("transfer_to_sales", "2"))

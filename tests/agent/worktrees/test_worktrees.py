@@ -72,7 +72,7 @@ def test_worktree_of_a_worktree_starts_from_its_commits(repository: Path) -> Non
     "name",
     ["", "..", "a/b", "-x", "a..b", "a.lock", "a.", "a b", "ü", "list", "leave", "x" * 64, "a\n"],
 )
-def test_names_that_are_no_plain_word_are_refused(repository: Path, name: str) -> None:
+def test_names_other_than_plain_words_are_refused(repository: Path, name: str) -> None:
     with pytest.raises(WorktreeError, match="not a name"):
         worktrees_of(repository).open(name)
     assert worktrees_of(repository).list() == []

@@ -133,7 +133,7 @@ def test_only_known_people_in_private_chats_are_trusted() -> None:
     assert ACCESS.is_untrusted(chat_message("x", sender=Sender("7"), private=False))
 
 
-def test_message_forwarded_by_the_owner_is_untrusted_and_no_command() -> None:
+def test_message_forwarded_by_the_owner_is_untrusted_and_not_a_command() -> None:
     passed_on = chat_message("/auto", sender=Sender("7"), forwarded=True)
     assert ACCESS.is_untrusted(passed_on)
     assert ACCESS.is_allowed(passed_on)

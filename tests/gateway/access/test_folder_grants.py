@@ -167,7 +167,7 @@ async def test_command_adds_no_hidden_or_missing_folder(tmp_path: Path, name: st
         assert await parts.service.list_grants() == []
 
 
-async def test_command_is_for_the_owner_alone(tmp_path: Path, outside: Path) -> None:
+async def test_command_is_only_for_the_owner(tmp_path: Path, outside: Path) -> None:
     async with owned(tmp_path) as parts:
         stranger = chat_message(f"/add-dir {outside}", "8", sender=Sender("8", "Bob"))
         assert "Only the owner" in await answer_to(parts, stranger)

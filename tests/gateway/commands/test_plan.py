@@ -64,7 +64,7 @@ async def test_answer_outside_of_plan_mode_offers_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["Which file do you mean?", "You are welcome."])
-async def test_conversation_in_plan_mode_is_no_plan(tmp_path: Path, text: str) -> None:
+async def test_conversation_in_plan_mode_is_not_a_plan(tmp_path: Path, text: str) -> None:
     async with running(tmp_path, [text], owner="chat:7") as parts:
         assert OFFER not in await plan(parts)
         assert await offered(parts, chat_message("")) == []
@@ -79,7 +79,7 @@ async def test_answer_without_the_heading_is_carried_out_on_demand(tmp_path: Pat
     assert provider.requests[-1].messages[-1].text == "Carry out the plan."
 
 
-async def test_failed_turn_is_no_plan(tmp_path: Path) -> None:
+async def test_failed_turn_is_not_a_plan(tmp_path: Path) -> None:
     async with running(tmp_path, ScriptedProvider([]), owner="chat:7") as parts:
         assert OFFER not in await plan(parts)
         assert await offered(parts, chat_message("")) == []

@@ -70,7 +70,7 @@ async def test_listing_names_a_merge_in_progress(tmp_path: Path, repository: Pat
         assert "git merge --abort" in await answer_to(parts, chat_message("/worktree"))
 
 
-async def test_command_is_for_the_owner_alone(tmp_path: Path, repository: Path) -> None:
+async def test_command_is_only_for_the_owner(tmp_path: Path, repository: Path) -> None:
     async with owned(tmp_path) as parts:
         stranger = chat_message("/worktree fix", "8", sender=Sender("8", "Bob"))
         assert "Only the owner" in await answer_to(parts, stranger)

@@ -49,7 +49,7 @@ def test_line_endings_and_byte_order_mark_are_kept() -> None:
     assert set_value(text, ("b",), 2) == '\ufeff{\r\n\t"a": 1,\r\n\t"b": 2\r\n}\r\n'
 
 
-def test_removal_deletes_the_line_and_no_other_comment() -> None:
+def test_removal_deletes_the_line_but_no_other_comment() -> None:
     changed = remove_value(COMMENTED, ("mcpServers", "files"))
     assert read(changed).value["mcpServers"] == {}
     assert "// the models" in changed

@@ -242,7 +242,7 @@ async def test_activity_without_text_is_shown_only_as_a_draft(
     assert await row(parts) == ()
 
 
-async def test_drafts_leave_no_message_and_no_row(
+async def test_drafts_leave_neither_messages_nor_rows(
     parts: Parts, platform: StreamingPlatform
 ) -> None:
     platform.way = "drafts"

@@ -173,7 +173,7 @@ async def test_new_session_in_a_trusted_folder_works_in_the_trusted_repository_a
     assert folders == [SessionFolder(root, str(part)), SessionFolder(root)]
 
 
-async def test_new_session_in_a_trusted_folder_leaves_an_untrusted_repository_alone(
+async def test_new_session_in_a_trusted_folder_ignores_an_untrusted_repository(
     kore_folder: Path, part: Path
 ) -> None:
     trusted = SecuritySection(trusted_folders=(str(part),))

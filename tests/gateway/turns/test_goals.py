@@ -135,7 +135,7 @@ async def test_goal_that_is_met_in_its_last_turn_is_met(tmp_path: Path) -> None:
         assert await goal_row(parts) == ("met", "", 1)
 
 
-async def test_reply_that_is_no_verdict_is_asked_for_again(tmp_path: Path) -> None:
+async def test_judge_is_asked_again_after_a_reply_without_a_verdict(tmp_path: Path) -> None:
     model = ScriptedProvider(["Done.", "Yes!", f"```json\n{MET}\n```"])
     async with running(tmp_path, model, owner="chat:7") as parts:
         await say(parts, GOAL)
@@ -510,7 +510,7 @@ async def test_new_goal_during_a_turn_of_another_does_not_count_that_turn(tmp_pa
     ("change", "outcome"),
     [("/goal pause", "person"), ("/goal clear", "removed"), ("/goal paint it", "removed")],
 )
-async def test_chat_of_a_goal_is_told_of_a_change_from_elsewhere(
+async def test_chat_of_a_goal_is_notified_of_a_change_made_elsewhere(
     tmp_path: Path, change: str, outcome: str
 ) -> None:
     model = Paced("Begun.", "never", "never")
@@ -526,7 +526,7 @@ async def test_chat_of_a_goal_is_told_of_a_change_from_elsewhere(
         assert ("cli:local:main", "notice", outcome) in told
 
 
-async def test_change_in_the_chat_of_the_goal_is_told_once(tmp_path: Path) -> None:
+async def test_change_in_the_chat_of_the_goal_is_reported_once(tmp_path: Path) -> None:
     model = Paced("Begun.", "never")
     async with running(tmp_path, model, owner="chat:7") as parts:
         await accept_messages(parts, chat_message(GOAL))

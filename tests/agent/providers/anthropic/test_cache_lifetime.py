@@ -58,7 +58,7 @@ def test_conversations_have_their_own_lifetimes() -> None:
     assert not lifetimes.is_hour_cheaper(None, 20 * MINUTE_S)
 
 
-def test_marks_ask_for_an_hour_at_anthropic_alone() -> None:
+def test_only_anthropic_is_asked_for_an_hour_of_caching() -> None:
     for version, is_hour in ((VERSION, True), (OLD_VERSION, False)):
         encoder = AnthropicRequestEncoder(version)
         assert b'"ttl"' not in encoder.body(REQUEST)

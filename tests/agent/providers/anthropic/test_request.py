@@ -194,6 +194,8 @@ async def test_thinking_and_calls_are_replayed_unchanged(
 
 
 @pytest.mark.parametrize(("most", "asked"), [(None, 16_000), (32_000, 32_000), (128_000, 64_000)])
-def test_reply_limit_is_that_of_the_model_up_to_a_maximum(most: int | None, asked: int) -> None:
+def test_reply_limit_is_the_limit_of_the_model_up_to_a_maximum(
+    most: int | None, asked: int
+) -> None:
     body = AnthropicRequestEncoder(VERSION, most).body(ModelRequest("m", "", (user("hi"),)))
     assert json.loads(body)["max_tokens"] == asked

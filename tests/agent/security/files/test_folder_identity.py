@@ -79,7 +79,7 @@ def test_descriptor_stays_with_the_folder(folder: Path, tmp_path: Path) -> None:
         assert (Path(f"/proc/self/fd/{descriptor}") / "inside").exists()
 
 
-def test_start_folder_lies_inside_the_root(folder: Path, tmp_path: Path) -> None:
+def test_start_folder_is_inside_the_root(folder: Path, tmp_path: Path) -> None:
     root = folder.parent
     assert real_start_folder(root, folder) == folder
     for other in (None, root, tmp_path / "elsewhere", root / ".." / "elsewhere", root / "gone"):

@@ -330,7 +330,7 @@ def test_default_policy_asks_the_owner() -> None:
     assert DefaultPolicy("auto").decide(EDIT).verdict == "allow"
 
 
-def test_strictest_mode_counts() -> None:
+def test_strictest_mode_applies() -> None:
     assert tightest("auto", "ask", "accept-edits") == "ask"
     assert is_mode("plan")
     assert not is_mode("Plan")

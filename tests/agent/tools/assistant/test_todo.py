@@ -45,7 +45,7 @@ async def test_invalid_status_is_explained_to_the_model(tmp_path: Path) -> None:
     assert current(result.messages) is None
 
 
-async def test_newest_list_of_a_conversation_counts(tmp_path: Path) -> None:
+async def test_newest_list_of_a_conversation_is_current(tmp_path: Path) -> None:
     first = calls(tool_call("todo", "1", items=[{"content": "old"}]))
     second = calls(tool_call("TodoWrite", "2", todos=ITEMS))
     agent, _ = scripted([first, second, "done"], tmp_path)

@@ -118,7 +118,7 @@ async def test_new_cell_is_added_with_an_id(call: CallContext, notebook: Path) -
     assert "[cell 4: code]" in result.for_model
 
 
-async def test_deleted_and_moved_cells_leave_the_others_alone(
+async def test_deleting_and_moving_cells_leaves_the_others_unchanged(
     call: CallContext, notebook: Path
 ) -> None:
     await edit(

@@ -346,7 +346,7 @@ def test_commands_share_the_descriptors_of_large_files(repository: Path) -> None
     git(repository, "fsck", "--full", "--strict")
 
 
-def test_ended_command_holds_no_descriptors(repository: Path) -> None:
+def test_ended_command_keeps_no_descriptors_open(repository: Path) -> None:
     guard = GitHistoryGuard(repository)
     before = os.listdir("/proc/self/fd")
     guard.end()

@@ -406,7 +406,7 @@ asyncio.run(main())
 """
 
 
-def test_invalid_text_is_no_service() -> None:
+def test_invalid_text_is_not_a_service() -> None:
     names = ("example.org", "127.0.0.1:5432", "example.org:1", "127.0.0.1:1")
     hosts, services = split_services(names)
     assert hosts == ("example.org", "example.org:1", "127.0.0.1:1")

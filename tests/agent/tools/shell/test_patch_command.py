@@ -49,7 +49,7 @@ def test_patch_of_a_command_has_the_paths_of_its_folder(command: str, path: str)
         "apply_patch",
     ],
 )
-def test_command_that_does_anything_else_is_left_alone(command: str) -> None:
+def test_other_commands_are_not_patches(command: str) -> None:
     assert find_patch(command) is None
 
 

@@ -175,7 +175,7 @@ def in_worktree(call: CallContext, tmp_path: Path) -> CallContext:
     return replace(call, environment=replace(call.environment, workspace=folder))
 
 
-async def test_git_works_in_a_worktree_whose_store_lies_elsewhere(
+async def test_git_works_in_a_worktree_with_its_store_elsewhere(
     box: Bubblewrap, in_worktree: CallContext
 ) -> None:
     folder = in_worktree.workspace
@@ -288,7 +288,7 @@ async def test_deleted_outer_history_is_put_back(box: Bubblewrap, in_worktree: C
     assert git(main, "log", "--format=%s").split() == ["first"]
 
 
-async def test_git_works_in_a_submodule_whose_store_lies_elsewhere(
+async def test_git_works_in_a_submodule_with_its_store_elsewhere(
     box: Bubblewrap, call: CallContext, tmp_path: Path
 ) -> None:
     library, main = tmp_path / "library", tmp_path / "main"

@@ -150,7 +150,7 @@ async def test_answer_of_a_command_has_no_escapes(place: Place) -> None:
     assert "“*a* [b]”" in out
 
 
-async def test_paused_goal_is_no_success(place: Place) -> None:
+async def test_pausing_a_goal_is_not_a_success(place: Place) -> None:
     place.server.mind = stepping(9)
     words = ("agent", "-m", "/goal take all steps --turns 1", "--output-format", "json")
     code, out = await place.run_verb(*words)

@@ -41,7 +41,9 @@ def test_file_without_a_placeholder_gets_a_line(tmp_path: Path) -> None:
     assert not (tmp_path / "IDENTITY.md").exists()
 
 
-def test_time_zone_is_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_time_zone_is_the_zone_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TZ", raising=False)
     assert machine_zone(tmp_path) == "UTC"
     (tmp_path / "localtime").symlink_to("/usr/share/zoneinfo/Europe/Berlin")

@@ -61,7 +61,7 @@ def test_messages_of_people_are_not_side_requests(text: str) -> None:
     assert not exchanges.is_quoted_in("t", conversation(text))
 
 
-def test_short_words_inside_of_lines_are_no_quotes() -> None:
+def test_short_words_inside_lines_are_not_quotes() -> None:
     exchanges = RecentExchanges()
     exchanges.add("t", conversation("ok"), "OK.")
     assert not exchanges.is_quoted_in("t", conversation("look here\nOK. Now do it"))

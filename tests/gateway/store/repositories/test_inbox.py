@@ -83,7 +83,7 @@ def test_edit_replaces_a_waiting_message(db: Transaction) -> None:
     assert texts(claim_turn(db)) == ["first"]
 
 
-def test_last_of_several_edits_counts(db: Transaction) -> None:
+def test_last_of_several_edits_is_used(db: Transaction) -> None:
     original = message_in("one")
     first, second = edit(original, "two", 1), edit(original, "three", 2)
     take(db, original, first, second)

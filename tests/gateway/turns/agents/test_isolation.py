@@ -156,7 +156,7 @@ async def test_subagent_of_a_chat_works_in_its_worktree(tmp_path: Path, reposito
     assert not (repository / "new.py").exists()
 
 
-async def test_worktrees_are_for_the_owner_alone(tmp_path: Path, repository: Path) -> None:
+async def test_worktrees_are_only_for_the_owner(tmp_path: Path, repository: Path) -> None:
     prompt = task(write("new.py"), isolation="worktree")
     async with running(tmp_path, EchoProvider(), owner="chat:7") as parts:
         await accept_messages(parts, chat_message(prompt, "8", sender=Sender("8", "Bob")))

@@ -295,7 +295,7 @@ async def test_missing_network_is_reported_and_retried(store: Store) -> None:
         await channel.aclose()
 
 
-async def test_token_is_in_no_log_and_no_error(
+async def test_token_is_in_neither_logs_nor_errors(
     bot_api: BotApi, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

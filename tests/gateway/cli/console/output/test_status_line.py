@@ -30,7 +30,7 @@ def test_model_is_shown_by_its_most_specific_name() -> None:
     assert shown.line(80) == "quick · ask"
 
 
-def test_window_share_is_that_of_the_last_call() -> None:
+def test_window_share_is_the_share_of_the_last_call() -> None:
     shown = status()
     shown.take(events.SessionStart("s", "vendor", "model"))
     shown.take(events.UsageReport(Usage(4_000, 100, 0)))

@@ -144,7 +144,7 @@ def test_programs_of_the_repository_never_run(folder: Path, tmp_path: Path) -> N
     assert proof.exists()
 
 
-def test_copy_of_a_commit_has_its_files_alone(
+def test_copy_of_a_commit_has_only_its_files(
     folder: Path, reader: GitReader, tmp_path: Path
 ) -> None:
     (folder / "credentials.json").write_text("{}")
@@ -152,7 +152,7 @@ def test_copy_of_a_commit_has_its_files_alone(
     assert sorted(os.listdir(tmp_path / "tree")) == ["a.py", "b.py"]
 
 
-def test_main_branch_is_that_of_the_remote_where_there_is_one(folder: Path, tmp_path: Path) -> None:
+def test_main_branch_is_the_main_branch_of_the_remote_if_any(folder: Path, tmp_path: Path) -> None:
     with git_reader(folder) as reader:
         assert reader.main_branch() == "refs/heads/main"
     clone = tmp_path / "clone"
