@@ -170,8 +170,8 @@ class SubagentIsolation:
         if not checkout.is_bare:
             worktrees = self.worktrees.of(checkout.main)
         else:
-            others = [each.folder for each in worktrees.list() if not each.is_missing]
-            other = next((each for each in others if each != folder), folder)
+            others = [tree.folder for tree in worktrees.list() if not tree.is_missing]
+            other = next((path for path in others if path != folder), folder)
             worktrees = self.worktrees.of(other)
         for worktree in worktrees.list():
             if worktree.folder == folder:

@@ -61,14 +61,14 @@ class UndoCoverage:
         `confined` commands cannot change anything outside of the folder and the added ones, and its
         repositories are protected unless named.
         """
-        judged = [each._judge(targets) for each in (self, *self._added)]
+        judged = [part._judge(targets) for part in (self, *self._added)]
         lost: dict[LossCause, dict[Path, None]] = {}
         for part in judged:
             for cause, paths in part.lost.items():
                 lost.setdefault(cause, {}).update(paths)
         paths_of_all = (*targets.paths, *targets.search_roots)
         outside = [path for path in paths_of_all if not self._is_judged(path)]
-        reach = [each._root for each in self._added]
+        reach = [part._root for part in self._added]
         unseen = [path for path in outside if confined and not _meets(path, reach)]
         if lost_outside := [path for path in outside if path not in unseen]:
             lost["outside"] = dict.fromkeys(lost_outside)
@@ -83,7 +83,7 @@ class UndoCoverage:
         )
 
     def _is_judged(self, path: Path) -> bool:
-        return any(path.is_relative_to(each._root) for each in (self, *self._added))
+        return any(path.is_relative_to(part._root) for part in (self, *self._added))
 
     def _judge(self, targets: DeletionTargets) -> "_Judgement":
         """Return what undo could restore of the targets in this folder."""

@@ -93,7 +93,7 @@ class Recorder:
     ) -> "UndoCoverage":
         """Return the judge of deletions in the folder, and in `added` ones outside."""
         if self.open_log is None:
-            return UndoCoverage(root, None, added=[UndoCoverage(each, None) for each in added])
+            return UndoCoverage(root, None, added=[UndoCoverage(folder, None) for folder in added])
         blobs = self.open_log().blobs
         own = blobs.folder.resolve()
         outside = [

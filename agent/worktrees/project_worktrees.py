@@ -88,8 +88,8 @@ class ProjectWorktrees:
         Raises `WorktreeError`.
         """
         worktrees = self.of(folder)
-        listed = [each for each in worktrees.list() if each.folder == worktree]
-        names = [name for each in listed for name in worktrees.empty_submodules(each)]
+        listed = [tree for tree in worktrees.list() if tree.folder == worktree]
+        names = [name for tree in listed for name in worktrees.empty_submodules(tree)]
         if not names:
             return ""
         return t(

@@ -96,14 +96,14 @@ def call_effects(request: ToolRequest) -> CallEffects:
     reads = tuple(_targets(script, folders, _READING))
     writes += tuple(_targets(script, folders, _WRITING))
     roots = (root, *map(Path, request.sandbox_scope.folders))
-    changes_instructions = any(_changes_any_instruction(writes, each) for each in roots)
+    changes_instructions = any(_changes_any_instruction(writes, start) for start in roots)
     if not (kind == "reads" and request.read_only) and not changes_instructions:
         names = [str(candidate) for candidate in folders]
         place = place_of(script, folder, root, request.sandbox_scope) if kind == "works" else None
         changes_instructions = any(
-            may_steer(word, names, str(each))
+            may_steer(word, names, str(start))
             for word in _arguments(script, place)
-            for each in roots
+            for start in roots
         )
     return CallEffects(
         request,

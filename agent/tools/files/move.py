@@ -136,7 +136,7 @@ class MoveFile:
                 deletion=self._scope.deletion([move.source], call) if not move.target else None,
             )
 
-        with located.discreet():
+        with located.hiding_contents():
             return located.added_to(await file_io.in_thread(work))
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:

@@ -154,7 +154,7 @@ class ApplyPatch:
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Plan the changes. Their folder outside the workspace, if any, has to be allowed."""
         located = self._scope.locate_all(self._paths_of(args["input"], call), call, "write")
-        with located.discreet():
+        with located.hiding_contents():
             plan = await self._plan(args, replace(call, folder_access=located.missing))
         return located.added_to(plan)
 

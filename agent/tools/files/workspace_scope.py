@@ -310,7 +310,7 @@ class WorkspaceScope:
 
         folders: list[Path] = []
         for path in sorted(access.path for access in call.folders if access.is_writable):
-            is_used = paths is None or any(each.is_relative_to(path) for each in paths)
+            is_used = paths is None or any(used.is_relative_to(path) for used in paths)
             is_inner = any(path.is_relative_to(folder) for folder in (root, *folders))
             if is_used and not is_inner and path.is_dir() and not path.is_symlink():
                 folders.append(path)

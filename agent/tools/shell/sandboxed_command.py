@@ -663,7 +663,9 @@ class SandboxedCommands:
         disposable = split_services(self._settings.exec_disposable)[1]
         files = self.shared_files(line.call)
         temporary = None if files is None else files.temporary()
-        added = [] if line.is_frozen else [each for each in line.call.folders if each.is_writable]
+        added = (
+            [] if line.is_frozen else [access for access in line.call.folders if access.is_writable]
+        )
         return SandboxScope(
             folders=tuple(str(folder.path) for folder in added),
             has_own_network=isinstance(self._sandbox, SharesNetwork),

@@ -593,7 +593,7 @@ async def test_files_there_are_moved_and_deleted(
     move = f"*** Update File: {source}\n*** Move to: {target}\n@@\n-value = 1\n+value = 2\n"
     delete = f"*** Delete File: {target}\n"
     if tool == "apply_patch":
-        patches = [f"*** Begin Patch\n{each}*** End Patch\n" for each in (move, delete)]
+        patches = [f"*** Begin Patch\n{step}*** End Patch\n" for step in (move, delete)]
         steps = [{"input": patch} for patch in patches]
     else:
         steps = [{"path": str(source), "to": str(target)}, {"path": str(target)}]
