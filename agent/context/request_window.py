@@ -14,8 +14,10 @@ from agent.context.token_budget import (
     ContextBudget,
     TokenCalibration,
     TrimmedMessages,
+    text_tokens,
     trim_to_budget,
 )
+from agent.i18n import t
 from agent.types import Message, Usage
 
 # Share of the stated window above which a refusal may mean that the actual window is full.
@@ -50,6 +52,7 @@ class RequestWindow:
         self.focus: FileFocus | None = None
         self._most: int | None = None
         self._was_cut = False
+        self._has_cut_notice = False
         self._dropped = 0
         self._newly_evicted = 0
         self._sent: Sequence[Message] = ()
@@ -96,12 +99,33 @@ class RequestWindow:
                     window.tokens_before, window.tokens, len(window.messages), window.dropped
                 )
             )
+        notices += self._cut_notices(window)
         self._sent = window.messages
         if self._pictures is not None:
             with_pictures = await self._pictures.with_pictures(window.messages)
             if with_pictures is not window.messages:
                 window = replace(window, messages=with_pictures)
         return window, notices
+
+    def _cut_notices(self, window: TrimmedMessages) -> list[events.Event]:
+        """Return a notice if the newest message of a person is not sent in full; once."""
+        if not window.cut or self._has_cut_notice:
+            return []
+        full_tokens, sent_tokens = (
+            next((text_tokens(each) for each in reversed(messages) if each.role == "user"), 0)
+            for messages in (self.conversation.messages, window.messages)
+        )
+        if sent_tokens >= full_tokens:
+            return []
+        self._has_cut_notice = True
+        text = t(
+            "The message is too long for the context window: the model gets {shown:,} of about "
+            "{whole:,} tokens, without the middle. To let it read everything, save the text as a "
+            "file and mention it as `@file`.",
+            shown=sent_tokens,
+            whole=full_tokens,
+        )
+        return [events.Notice("warning", text, text)]
 
     @property
     def request_tokens(self) -> int:

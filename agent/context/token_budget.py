@@ -220,7 +220,7 @@ class _TrimHistory:
     def _shorten(self, index: int) -> None:
         """Reach the goal by omitting the middle of the longest texts."""
         indices = self._indices(index)
-        texts = {number: _text_tokens(self._trimmed[number]) for number in indices}
+        texts = {number: text_tokens(self._trimmed[number]) for number in indices}
         fixed = self._total - sum(texts.values())
         cap = level(texts.values(), self._goal - fixed)
         for name, tokens in texts.items():
@@ -250,7 +250,8 @@ def _texts(message: Message) -> list[Text]:
     return [part for part in message.content if isinstance(part, Text)]
 
 
-def _text_tokens(message: Message) -> int:
+def text_tokens(message: Message) -> int:
+    """Estimate the tokens of the texts of a message."""
     return sum(estimate_text(part.text) for part in _texts(message))
 
 

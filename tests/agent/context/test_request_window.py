@@ -209,3 +209,22 @@ async def test_todo_list_is_repeated_after_its_message_is_dropped() -> None:
     window, _ = await view.window()
     assert "Another." in window.messages[0].content[0].text  # type: ignore[union-attr]
     assert "▶ paint it" in window.messages[0].content[0].text  # type: ignore[union-attr]
+
+
+async def test_person_is_told_once_that_a_message_is_sent_without_its_middle() -> None:
+    view, _ = a_view([user("word " * 9_000)], 6_000, [])
+    window, notices = await view.window()
+    assert "characters left out" in window.messages[-1].text
+    (notice,) = (event for event in notices if isinstance(event, events.Notice))
+    assert "without the middle" in notice.text
+    assert "@file" in notice.text
+    view.conversation.messages.append(assistant("Read."))
+    _, later = await view.window()
+    assert not [event for event in later if isinstance(event, events.Notice)]
+
+
+async def test_message_that_fits_causes_no_notice() -> None:
+    messages = [user("word " * 2_000), assistant("word " * 4_000), user("hi")]
+    view, _ = a_view(messages, 6_000, FAILING)
+    _, notices = await view.window()
+    assert not [event for event in notices if isinstance(event, events.Notice)]

@@ -25,6 +25,7 @@ from gateway.cli.console.input.job_control import stop_job
 from gateway.cli.console.input.keyboard_protocol import KeyboardProtocol
 from gateway.cli.console.input.keys import Key, OnKey, key_bindings, plain_lines
 from gateway.cli.console.input.lone_letter import LoneLetter
+from gateway.cli.console.input.paste_parser import PasteParser
 from gateway.cli.console.input.pastes import Pastes
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ class Prompt:
         self.mark = mark
         self.status: Callable[[int], str] = lambda _: ""
         self._input = create_input(always_prefer_tty=True)
-        parser = cast("Vt100Input", self._input).vt100_parser
-        self._keyboard = KeyboardProtocol(parser, self._write)
+        terminal = cast("Vt100Input", self._input)
+        terminal.vt100_parser = PasteParser(terminal.vt100_parser.feed_key_callback)
+        self._keyboard = KeyboardProtocol(terminal.vt100_parser, self._write)
         # Mode of the terminal before this program.
         self._shell_mode: list[Any] | None = None
         self._reads_keys = False
