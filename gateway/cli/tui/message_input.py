@@ -47,7 +47,7 @@ class MessageInput(TextArea):
         super().__init__(soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False)
         self._history = history
         self._completions = completions
-        self._pastes = pastes
+        self.pastes = pastes
         self._is_turn_running = is_turn_running
         self._earlier: list[str] = []
         # Position in the earlier messages; -1 is the current draft.
@@ -94,7 +94,7 @@ class MessageInput(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
-        self.insert(self._pastes.fold(event.text.replace("\r\n", "\n").replace("\r", "\n")))
+        self.insert(self.pastes.fold(event.text.replace("\r\n", "\n").replace("\r", "\n")))
 
     async def on_text_area_changed(self) -> None:
         """Update the completions while the person types."""
@@ -135,12 +135,12 @@ class MessageInput(TextArea):
         text = self.text
         if not text.strip():
             return
-        whole = self._pastes.whole(text)
+        whole = self.pastes.whole(text)
         self._history.store_string(text)
         self._earlier.insert(0, text)
         self._place = -1
         self.clear()
-        self.post_message(self.Sent(whole, self._pastes.spans(whole), queue))
+        self.post_message(self.Sent(whole, self.pastes.spans(whole), queue))
 
     def _recall(self, step: int) -> None:
         if not self._earlier:

@@ -24,6 +24,7 @@ from gateway.cli.console.chat.local_commands import (
     shell_command_in,
 )
 from gateway.cli.console.chat.place import ConsolePlace, named_worktree
+from gateway.cli.console.input.clipboard import pasted_input
 from gateway.cli.console.input.completion import Completions
 from gateway.cli.console.input.history import ConsoleHistory
 from gateway.cli.console.input.lone_letter import LoneLetter
@@ -224,6 +225,8 @@ class SessionTab(TabPane):
             self.run_worker(self._run(begin(shell_line, self._show_output)), group=_USER_COMMANDS)
         elif (choice := choice_of(self._turn_choices, text)) is not None:
             self._choose(choice)
+        elif command == "/paste":
+            self.run_worker(self._paste(), name="clipboard")
         elif (
             command in NOT_SENT
             or text in ("/quit", "exit", "quit")
@@ -333,6 +336,12 @@ class SessionTab(TabPane):
     async def _run(self, command: "UserCommand") -> None:
         await self.conversation.run_user_command(command)
         self._note_news()
+
+    async def _paste(self) -> None:
+        try:
+            self.input.insert(await pasted_input(self.input.pastes))
+        except KoreError as exc:
+            self._complain(exc)
 
     def _show_output(self, text: str) -> None:
         self.conversation.content.show_output(text)

@@ -43,6 +43,7 @@ CONSOLE_COMMANDS = (
         "/output",
         mark_for_translation("expand the last result, then earlier ones (also Ctrl-O)"),
     ),
+    ("/paste", mark_for_translation("insert the clipboard: a picture, or text")),
     (
         "/review",
         mark_for_translation("review uncommitted changes: /review, or /review WHAT"),

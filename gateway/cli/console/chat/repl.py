@@ -25,6 +25,7 @@ from gateway.cli.console.chat.place import (
     named_worktree,
 )
 from gateway.cli.console.chat.turn_screen import TurnScreen, UnsentInput
+from gateway.cli.console.input.clipboard import pasted_input
 from gateway.cli.console.input.plain_prompt import PlainPrompt
 from gateway.cli.console.input.prompt import Prompt
 from gateway.cli.console.output.screen import Screen, speaks_utf8, to_ascii
@@ -317,18 +318,25 @@ class Repl:
                 self._screen.print()
             elif (suggestion := self._turn_screen.misspelt(text)) is not None:
                 self._screen.print(Text(suggestion, "yellow"))
-            elif word == "/output":
-                self._turn_screen.unfold()
-            elif word == "/export":
-                await self._sessions.export(self._turn_screen.lane, rest.strip())
             else:
-                await self._turn_screen.submit(text)
+                await self._console_command(word, rest.strip(), text)
         except ConnectionLost:
             raise
         except KoreError as exc:
             self._screen.print(Text(complaint(exc), "red"))
         except (EOFError, KeyboardInterrupt):
             return
+
+    async def _console_command(self, word: str, rest: str, text: str) -> None:
+        match word:
+            case "/output":
+                self._turn_screen.unfold()
+            case "/paste":
+                self._prompt.draft = await pasted_input(self._prompt.pastes)
+            case "/export":
+                await self._sessions.export(self._turn_screen.lane, rest)
+            case _:
+                await self._turn_screen.submit(text)
 
     async def _resume(self, session: str | None) -> None:
         """Continue a session here, or end for a conversation in the folder of the session."""
