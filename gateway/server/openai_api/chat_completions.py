@@ -24,7 +24,12 @@ from gateway.server.openai_api.chat_messages import read_messages
 from gateway.server.openai_api.chat_writer import ChatWriter
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError
-from gateway.server.openai_api.fields import flag_field, list_field, object_field, text_field
+from gateway.server.openai_api.fields import (
+    check_tools,
+    flag_field,
+    object_field,
+    text_field,
+)
 from gateway.server.openai_api.model_calls import chat_call
 from gateway.server.openai_api.model_names import SIDE_MODEL, ModelTarget, find_target
 from gateway.server.openai_api.request_sessions import (
@@ -64,12 +69,7 @@ class ChatCompletions:
         target: ModelTarget,
         conversation: ClientConversation,
     ) -> web.StreamResponse:
-        if list_field(body, "tools"):
-            raise ApiError(
-                400,
-                t("Kore's agent has tools of its own; tools can be given to a model by its name"),
-                param="tools",
-            )
+        check_tools(body)
         check_words(request, conversation)
         place = await self._sessions.find(request, conversation, text_field(body, "user"))
         turn = await agent_turn(self._service, request, target, conversation, place)

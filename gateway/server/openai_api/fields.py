@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.server.openai_api.errors import bad_field
+from agent.i18n import t
+from gateway.server.openai_api.errors import ApiError, bad_field
 
 
 def text_field(body: Mapping[str, Any], name: str) -> str | None:
@@ -41,3 +42,16 @@ def objects_field(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     if not all(isinstance(value, dict) for value in values):
         raise bad_field(name, "a list of objects")
     return values
+
+
+def check_tools(body: Mapping[str, Any]) -> None:
+    """Accept tools of a client that the agent, which has its own, is free to leave unused.
+
+    Raises `ApiError` if the request requires a call.
+    """
+    if list_field(body, "tools") and body.get("tool_choice") not in (None, "auto", "none"):
+        raise ApiError(
+            400,
+            t("Kore's agent has tools of its own; tools can be given to a model by its name"),
+            param="tools",
+        )

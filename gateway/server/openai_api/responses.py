@@ -21,7 +21,7 @@ from gateway.server.openai_api.chat_completions import (
     stop_turn,
 )
 from gateway.server.openai_api.errors import ApiError
-from gateway.server.openai_api.fields import flag_field, list_field, text_field
+from gateway.server.openai_api.fields import check_tools, flag_field, text_field
 from gateway.server.openai_api.model_calls import response_call
 from gateway.server.openai_api.model_names import SIDE_MODEL, ModelTarget, find_target
 from gateway.server.openai_api.request_sessions import (
@@ -62,12 +62,7 @@ class Responses:
     async def _by_agent(
         self, request: web.Request, body: Mapping[str, Any], target: ModelTarget
     ) -> web.StreamResponse:
-        if list_field(body, "tools"):
-            raise ApiError(
-                400,
-                t("Kore's agent has tools of its own; tools can be given to a model by its name"),
-                param="tools",
-            )
+        check_tools(body)
         speaker = Speaker(self._service, access_of(request))
         token = speaker.token.name
         conversation = await read_input(body)

@@ -54,6 +54,17 @@ async def test_answer(server: Served) -> None:
     assert await stored_roles(server, raw.headers["X-Kore-Session"]) == ["user", "assistant"]
 
 
+async def test_tools_of_a_client_are_left_unused(server: Served) -> None:
+    """Open WebUI sends some with every message."""
+    tools: Any = [{"type": "function", "function": {"name": "search_notes", "parameters": {}}}]
+    async with client_of(server) as client:
+        create = client.chat.completions.create
+        answer = await create(model="kore", messages=says("hi"), tools=tools)
+        assert answer.choices[0].message.content == "re: hi"
+        with pytest.raises(openai.BadRequestError, match="tools of its own"):
+            await create(model="kore", messages=says("hi"), tools=tools, tool_choice="required")
+
+
 async def test_streamed_answer_with_usage(server: Served) -> None:
     chunks = await streamed_chunks(server, "kore/plan", "hi")
     words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]

@@ -215,7 +215,7 @@ async def test_multi_turn_conversation(both: Both, model: str) -> None:
         ({"model": "stand-in", "input": "x", "previous_response_id": "resp_x"}, 404),
         ({"model": "kore", "input": "x", "previous_response_id": "resp_x"}, 404),
         ({"model": "kore", "input": "x", "background": True}, 400),
-        ({"model": "kore", "input": "x", "tools": [WEATHER]}, 400),
+        ({"model": "kore", "input": "x", "tools": [WEATHER], "tool_choice": "required"}, 400),
     ],
 )
 async def test_error_response(both: Both, body: Any, status: int) -> None:
