@@ -59,5 +59,5 @@ async def test_pauses_and_resumes_in_quick_succession_run_one_turn_at_a_time(
     steps = [text for text in group.api.answers(chat) if text.startswith("step ")]
     assert steps == [f"step {n}" for n in range(1, len(steps) + 1)]
     assert len(steps) >= TURNS
-    session = await group.session_of(chat)
-    assert await group.rows("goal", "state", "next_event", session=session) == [("met", None)]
+    person = f"telegram:{chat}"
+    assert await group.rows("goal", "state", "next_event", principal=person) == [("met", None)]
