@@ -65,7 +65,7 @@ class RequestSessions:
         self._exchanges = RecentExchanges()
 
     def is_side_request(self, request: web.Request, conversation: ClientConversation) -> bool:
-        """Return whether a request is only about the exchange that has just ended.
+        """Return whether a request is only about the exchange of another request.
 
         False for a token with a role: its rules and its limits apply to turns of the agent.
         """
@@ -85,6 +85,8 @@ class RequestSessions:
 
         `session` is the session that the request names explicitly. Raises `KoreError`.
         """
+        # Before anything else, because the request for a title may follow at once.
+        self._exchanges.begin(access_of(request).identity, conversation)
         key = read_key(request)
         event_id = f"api-{key}" if key else await self._retried(request)
         if key:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.types import user
+from agent.types import assistant, user
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.side_requests import RecentExchanges
 from tests.gateway.server.openai_api.clients import client_of, says
@@ -79,6 +79,37 @@ def test_quote_after_a_while_is_a_message_of_a_person() -> None:
     assert not exchanges.is_quoted_in("t", request)
 
 
+TITLE = "### Task:\nGenerate a title.\n<chat_history>\nUSER: {question}\n</chat_history>"
+
+
+@pytest.mark.parametrize("question", [QUESTION, "hi", LONG])
+def test_title_requested_before_the_answer_is_recognized(question: str) -> None:
+    now = 0.0
+    exchanges = RecentExchanges(lambda: now)
+    exchanges.begin("t", conversation(question))
+    request = conversation(TITLE.format(question=question))
+    assert exchanges.is_quoted_in("t", request)
+    assert not exchanges.is_quoted_in("another token", request)
+    now = 31.0
+    assert not exchanges.is_quoted_in("t", request)
+
+
+@pytest.mark.parametrize(
+    "text", [QUESTION, f"USER: {QUESTION}", f"Once more:\n{QUESTION}", f"About {QUESTION} again\n"]
+)
+def test_repeated_question_is_not_a_side_request(text: str) -> None:
+    exchanges = RecentExchanges()
+    exchanges.begin("t", conversation(QUESTION))
+    assert not exchanges.is_quoted_in("t", conversation(text))
+
+
+def test_later_message_of_a_conversation_begins_nothing() -> None:
+    exchanges = RecentExchanges()
+    later = ClientConversation("", (user("hi"), assistant("Hello."), user(QUESTION)))
+    exchanges.begin("t", later)
+    assert not exchanges.is_quoted_in("t", conversation(TITLE.format(question=QUESTION)))
+
+
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Served]:
     async with served(tmp_path) as server:
@@ -110,6 +141,18 @@ async def test_side_request_starts_no_session(server: Served) -> None:
     assert await sessions_of(server) == [session]
     _, messages = await server.call("load_messages", session=session)
     assert len(messages) == 4
+
+
+async def test_title_requested_with_the_first_message_starts_no_session(server: Served) -> None:
+    async with client_of(server) as client:
+        create = client.chat.completions.create
+        stream = await create(model="kore", messages=says(QUESTION), stream=True)
+        text = TITLE.format(question=QUESTION)
+        title = await create(model="kore", messages=says(text))
+        async for _ in stream:
+            pass
+    assert title.choices[0].message.content == f"re: {text}"
+    assert len(await sessions_of(server)) == 1
 
 
 async def test_named_session_gets_every_message(server: Served) -> None:
