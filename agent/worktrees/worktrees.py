@@ -19,6 +19,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.files.git_layout import find_outer_store
 from agent.security.files.instruction_files import GIT
+from agent.security.files.safe_open import open_folder_beneath
 from agent.text.visible import escape_line
 from agent.worktrees.git import Checkout, GitResult, WorktreeError, check_state, failure_of
 from agent.worktrees.names import ACTIONS, LEAVE
@@ -155,6 +156,10 @@ class Worktrees:
         if listed.code == _USAGE_ERROR:
             # Git before 2.36, which cannot separate names with line breaks either.
             return self._checkout.ask(*words).replace("\n", "\0")
+        if listed.code != 0:
+            # One entry without its link to the store makes git fail for all of them.
+            _complete_entries(self._checkout.common)
+            listed = self._checkout.run(*words, "-z")
         if listed.code != 0:
             raise WorktreeError(failure_of(words[0], listed))
         return listed.output
@@ -520,6 +525,21 @@ def _changed_files(checkout: Checkout, *, untracked: bool = True) -> Sequence[st
 def _refuse_changes(checkout: Checkout, *, untracked: bool) -> None:
     _refuse_unfinished(checkout)
     _refuse(checkout, _changed_files(checkout, untracked=untracked))
+
+
+def _complete_entries(store: Path) -> None:
+    """Write the link to the store into each entry that has none, because git was killed first.
+
+    A running git writes the same text.
+    """
+    with suppress(OSError):
+        for name in os.listdir(store / "worktrees"):
+            with suppress(OSError), open_folder_beneath(store / "worktrees" / name) as entry:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                descriptor = os.open("commondir", flags, 0o644, dir_fd=entry)
+                with open(descriptor, "wb") as file:
+                    if os.fstat(descriptor).st_size == 0:
+                        file.write(b"../..\n")
 
 
 def find_unfinished(checkout: Checkout) -> WorktreeError | None:

@@ -492,6 +492,19 @@ def test_creation_that_was_killed_is_repeated(repository: Path, moment: str) -> 
     assert not (entry / "locked").exists()
 
 
+def test_entry_without_its_link_to_the_store_is_completed(repository: Path) -> None:
+    """Git writes the file first and its content later, and lists no worktree without it."""
+    folder = worktrees_of(repository).open("fix").folder
+    entry = repository / ".git" / "worktrees" / "fix"
+    (entry / "commondir").write_text("")
+    os.mkfifo(repository / ".git" / "worktrees" / "pipe")
+    (other := repository / ".git" / "worktrees" / "other").mkdir()
+    (other / "commondir").symlink_to(target := repository / "target")
+    assert [worktree.folder for worktree in worktrees_of(repository).list()] == [folder]
+    assert (entry / "commondir").read_text() == "../..\n"
+    assert not target.exists()
+
+
 def test_work_in_a_worktree_that_a_command_calls_unfinished_is_not_removed(
     repository: Path,
 ) -> None:
