@@ -95,6 +95,7 @@ EVENTS: list[events.Event] = [
     events.ContextInvalidated("a.txt", ("main", "explore")),
     events.Signalled("BLOCKED", None),
     events.AgentChanged("triage", "billing"),
+    events.AttentionNeeded("question"),
     events.Notice("info", "x"),
     events.Error("rejected", "no", None),
     events.Done(RESULT),

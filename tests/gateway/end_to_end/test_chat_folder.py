@@ -128,7 +128,7 @@ async def test_other_chats_work_in_the_workspace(gateway: GatewayProcess) -> Non
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("nowhere", "is not there"), (".", "holds one of them"), ("home", "Kore's own folder")],
+    [("nowhere", "is not there"), (".", "contains one of them"), ("home", "Kore's own folder")],
 )
 async def test_invalid_chat_folder_is_rejected_at_startup(
     alone: GatewayProcess, tmp_path: Path, name: str, problem: str

@@ -177,9 +177,10 @@ async def test_fresh_conversation_for_the_plan_is_a_new_tab(tmp_path: Path) -> N
         planned = screens.tab
         await screens.write("/build fresh")
         await screens.until(lambda: screens.tab is not planned)
-        await screens.see("Change it.", "Built.")
+        await screens.see("Carry out the plan.", "Built.")
         assert screens.tab.conversation.session != planned.conversation.session
-    assert len(provider.requests[-1].messages) == 1
+    (message,) = provider.requests[-1].messages
+    assert "1. Change it." in str(message)
 
 
 async def test_joiners_and_no_break_spaces_can_be_typed(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def tx(tmp_path: Path) -> Iterator[OpenTransaction | OpenServerTransaction]:
 
 
 @pytest.fixture(params=[CIPHER, None], ids=["sealed", "plain"])
-def each(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Transaction]:
+def transaction(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Transaction]:
     """Open a store with a key, and a store without a key."""
     with open_transaction(tmp_path / "kore.db", cipher=request.param) as tx:
         yield tx
