@@ -26,10 +26,11 @@ def is_plain_name(name: str) -> bool:
 
 
 # Adaptations of a request: earlier thoughts in fields of their own, the other name for the limit of
-# reply tokens, and tools with a grammar as ordinary functions.
+# reply tokens, tools with a grammar as ordinary functions, and none of a server's own fields.
 REPLAYED_THOUGHTS = "replayed thoughts"
 RENAMED_LIMIT = "renamed limit"
 PLAIN_FUNCTIONS = "plain functions"
+NO_UNKNOWN_FIELDS = "no unknown fields"
 
 
 @frozen

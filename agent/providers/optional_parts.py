@@ -19,6 +19,7 @@ from agent.errors import (
     WrongLimitName,
 )
 from agent.providers.base import (
+    NO_UNKNOWN_FIELDS,
     PLAIN_FUNCTIONS,
     RENAMED_LIMIT,
     REPLAYED_THOUGHTS,
@@ -35,7 +36,7 @@ THINKING = "thinking"
 TOOLS = "tools"
 PICTURE_PARTS = frozenset({PICTURES, NEWEST_PICTURES})
 # Parts that are sent in another form instead of left out.
-VARIANTS = frozenset({REPLAYED_THOUGHTS, RENAMED_LIMIT, PLAIN_FUNCTIONS})
+VARIANTS = frozenset({REPLAYED_THOUGHTS, RENAMED_LIMIT, PLAIN_FUNCTIONS, NO_UNKNOWN_FIELDS})
 
 # Maximum number of further requests after a refusal.
 MAX_TRIALS = 8
@@ -280,6 +281,7 @@ def _groups(
         fields = provider.optional_fields(replace(quiet, tools=request.tools)) - {TOOLS}
         own = provider.optional_fields(bare)
         variants = fields & VARIANTS
+        yield frozenset(variants & {NO_UNKNOWN_FIELDS})
         yield frozenset(fields & own - VARIANTS)
         yield frozenset(variants & {RENAMED_LIMIT})
         yield frozenset(variants & {PLAIN_FUNCTIONS})

@@ -68,8 +68,11 @@ class _Block:
         match self.kind:
             case "text" if self.text_buffer.text:
                 return Text(self.text_buffer.text)
-            case "thinking" if self.text_buffer.text or self.signature:
-                return Thinking(self.text_buffer.text, self.signature or None)
+            case "thinking":
+                # Signatures in JSON are Kore's own, of the other formats.
+                signature = None if self.signature.startswith("{") else self.signature or None
+                if self.text_buffer.text or signature:
+                    return Thinking(self.text_buffer.text, signature)
             case "redacted_thinking" if text_of(self.data.get("data")):
                 return RedactedThinking(text_of(self.data.get("data")))
         return None

@@ -12,9 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from agent.prompts import load_prompt
-from agent.providers.base import RENAMED_LIMIT, REPLAYED_THOUGHTS, ModelRequest
+from agent.providers.base import (
+    NO_UNKNOWN_FIELDS,
+    RENAMED_LIMIT,
+    REPLAYED_THOUGHTS,
+    ModelRequest,
+)
 from agent.providers.effort import EFFORT, nearest_effort
-from agent.providers.openai.unknown_fields import replayed_fields
+from agent.providers.openai.unknown_fields import has_unknown_fields, replayed_fields
 from agent.providers.vendors import Dialect
 from agent.providers.wire_text import (
     RequestHeadCache,
@@ -54,13 +59,17 @@ class OpenAIRequestEncoder:
             names.add(REPLAYED_THOUGHTS)
         if request.max_tokens is not None:
             names.add(RENAMED_LIMIT)
+        thoughts = (part for message in request.messages for part in _thoughts(message))
+        if has_unknown_fields(thoughts, self._server):
+            names.add(NO_UNKNOWN_FIELDS)
         return names - request.adaptations
 
     def body(self, request: ModelRequest) -> bytes:
         """Return the request as compact UTF-8 JSON."""
         is_replaying = REPLAYED_THOUGHTS in request.adaptations
         dialect = self._replaying if is_replaying else self._dialect
-        messages = list(_encode_messages(request.messages, dialect, self._server))
+        server = "" if NO_UNKNOWN_FIELDS in request.adaptations else self._server
+        messages = list(_encode_messages(request.messages, dialect, server))
         head = self._heads.of(request)
         comma = b"," if messages and not head.endswith(b"[") else b""
         return b"".join((head, comma, b",".join(messages), b"]}"))
@@ -179,7 +188,7 @@ def _picture(image: Image) -> dict[str, Any]:
 
 
 def _assistant(message: Message, text: str, dialect: Dialect, server: str) -> dict[str, Any]:
-    thoughts = [part for part in message.content if isinstance(part, Thinking)]
+    thoughts = _thoughts(message)
     fields = replayed_fields(thoughts, server)
     # Some vendors refuse a whole conversation because of one empty message.
     empty = None if dialect.null_content else ""
@@ -196,6 +205,10 @@ def _assistant(message: Message, text: str, dialect: Dialect, server: str) -> di
             *(_call(call, fields.calls.get(call.id, {})) for call in others),
         ]
     return data
+
+
+def _thoughts(message: Message) -> list[Thinking]:
+    return [part for part in message.content if isinstance(part, Thinking)]
 
 
 def _call(call: ToolCall, fields: Mapping[str, Any]) -> dict[str, Any]:

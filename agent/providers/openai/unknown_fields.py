@@ -27,8 +27,9 @@ _CALL_FIELDS = frozenset({"id", "type", "index", "function"})
 _FUNCTION_FIELDS = frozenset({"name", "arguments"})
 # Texts of a list's item that arrive in pieces.
 _GROWING = ("text", "summary", "data")
-_PREFIX = '{"unknown_fields"'
-# Enough for long reasoning; generated pictures are larger.
+_NAME = "unknown_fields"
+_PREFIX = f'{{"{_NAME}"'
+# Limit for all fields of a reply: enough for long reasoning; generated pictures are larger.
 _MAX_CHARS = 200_000
 
 
@@ -36,28 +37,41 @@ class UnknownFields:
     """Collector of the unknown fields in the pieces of a stream."""
 
     def __init__(self) -> None:
-        self._message: dict[str, Any] = {}
-        self._calls: dict[str, dict[str, Any]] = {}
+        self._message = _Collector(_MESSAGE_FIELDS)
+        self._calls: dict[str, _Collector] = {}
+        self._functions: dict[str, _Collector] = {}
 
     def add_to_message(self, delta: Mapping[str, Any]) -> None:
-        _merge(self._message, delta, _MESSAGE_FIELDS)
+        self._message.add(delta)
 
     def add_to_call(self, call_id: str, delta: Mapping[str, Any]) -> None:
-        fields = self._calls.setdefault(call_id, {})
-        _merge(fields, delta, _CALL_FIELDS)
-        function = delta.get("function")
-        if isinstance(function, dict) and not function.keys() <= _FUNCTION_FIELDS:
-            _merge(fields.setdefault("function", {}), function, _FUNCTION_FIELDS)
+        self._calls.setdefault(call_id, _Collector(_CALL_FIELDS)).add(delta)
+        if isinstance(function := delta.get("function"), dict):
+            self._functions.setdefault(call_id, _Collector(_FUNCTION_FIELDS)).add(function)
 
     def signature(self, server: str) -> str | None:
-        """Return the fields as the signature of an empty `Thinking`; None without any."""
-        message = _without_large(self._message)
-        calls = {call_id: _without_large(fields) for call_id, fields in self._calls.items()}
+        """Return the fields as the signature of an empty `Thinking`.
+
+        None without any, and when they are larger than what can be sent with every request.
+        """
+        calls = {call_id: call.fields() for call_id, call in self._calls.items()}
+        for call_id, function in self._functions.items():
+            if fields := function.fields():
+                calls.setdefault(call_id, {})["function"] = fields
         calls = {call_id: fields for call_id, fields in calls.items() if fields}
+        message = self._message.fields()
         if not (message or calls):
             return None
-        fields = {"server": server, "message": message, "calls": calls}
-        return json.dumps({"unknown_fields": fields})
+        try:
+            text = json.dumps(
+                {_NAME: {"server": server, "message": message, "calls": calls}}, allow_nan=False
+            )
+        except (ValueError, RecursionError):
+            return None
+        if len(text) > _MAX_CHARS:
+            log.warning("the unknown fields of a model's reply are too large to be sent back")
+            return None
+        return text
 
 
 @frozen
@@ -69,50 +83,108 @@ class ReplayedFields:
 
 
 def replayed_fields(thoughts: Iterable[Thinking], server: str) -> ReplayedFields:
-    """Return the fields that this server sent with a reply."""
+    """Return the fields that this server sent with a reply; none for the server ''.
+
+    Fields that Kore writes itself are never among them, whoever wrote the signature.
+    """
     for thought in thoughts:
-        if thought.signature and thought.signature.startswith(_PREFIX):
-            fields = json.loads(thought.signature)["unknown_fields"]
-            if fields["server"] == server:
-                return ReplayedFields(fields["message"], fields["calls"])
+        fields = _read(thought.signature)
+        if server and fields.get("server") == server:
+            calls = _object(fields.get("calls"))
+            return ReplayedFields(
+                _unknown(fields.get("message"), _MESSAGE_FIELDS),
+                {call_id: _call_fields(call) for call_id, call in calls.items()},
+            )
     return ReplayedFields()
 
 
-def _merge(fields: dict[str, Any], delta: Mapping[str, Any], ignored: frozenset[str]) -> None:
-    """Add what a piece of the stream brings.
+def has_unknown_fields(thoughts: Iterable[Thinking], server: str) -> bool:
+    return any(_read(thought.signature).get("server") == server for thought in thoughts)
 
-    Numbers and booleans describe the piece, such as its token, and not the reply.
+
+def _read(signature: str | None) -> dict[str, Any]:
+    """Return the content of a signature; empty for one of another form."""
+    if not signature or not signature.startswith(_PREFIX):
+        return {}
+    try:
+        return _object(json.loads(signature)[_NAME])
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _call_fields(call: Any) -> dict[str, Any]:
+    fields = _unknown(call, _CALL_FIELDS)
+    if function := _unknown(_object(call).get("function"), _FUNCTION_FIELDS):
+        fields["function"] = function
+    return fields
+
+
+def _unknown(fields: Any, ignored: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in _object(fields).items() if name not in ignored}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class _Collector:
+    """The unknown fields of a message, a call or a function.
+
+    A field whose pieces cannot be joined with certainty is left out: a text that arrives twice with
+    different content may be a text in pieces, or a new value.
     """
-    for name, value in delta.items():
-        if name in ignored or not isinstance(value, dict | list | str) or not value:
-            continue
-        before = fields.get(name)
-        if isinstance(value, list) and isinstance(before, list):
-            value = _joined([*before, *value])
-        elif isinstance(value, list):
-            value = _joined(value)
-        elif isinstance(value, dict) and isinstance(before, dict):
-            value = {**before, **value}
-        fields[name] = value
 
+    def __init__(self, ignored: frozenset[str]) -> None:
+        self._ignored = ignored
+        self._values: dict[str, Any] = {}
+        self._left_out: set[str] = set()
+        self._blocks: dict[tuple[str, str], dict[str, Any]] = {}
+        self._chars = 0
 
-def _joined(items: Iterable[Any]) -> list[Any]:
-    """Return the items of a list, those with the same index and type as one, and none twice."""
-    joined: list[Any] = []
-    for item in items:
-        block = next((other for other in joined if _is_same_block(other, item)), None)
-        if block is not None:
-            _grow(block, item)
-        elif item not in joined:
-            joined.append(dict(item) if isinstance(item, dict) else item)
-    return joined
+    def add(self, delta: Mapping[str, Any]) -> None:
+        """Add what a piece of the stream brings.
 
+        Numbers and booleans describe the piece, such as its token, and not the reply.
+        """
+        for name, value in delta.items():
+            is_state = isinstance(value, dict | list | str) and bool(value)
+            if not is_state or name in self._ignored or name in self._left_out:
+                continue
+            self._chars += len(str(value))
+            if self._chars > _MAX_CHARS or not self._join(name, value):
+                self._left_out.add(name)
+                self._values.pop(name, None)
 
-def _is_same_block(first: Any, second: Any) -> bool:
-    if not (isinstance(first, dict) and isinstance(second, dict)):
+    def fields(self) -> dict[str, Any]:
+        return dict(self._values)
+
+    def _join(self, name: str, value: Any) -> bool:
+        """Return whether the value could be joined with the earlier pieces of its field."""
+        before = self._values.get(name)
+        if isinstance(value, list) and isinstance(before, list | None):
+            if value != before:
+                self._extend(name, value)
+            return True
+        if before is None or before == value:
+            self._values[name] = value
+            return True
+        if isinstance(value, dict) and isinstance(before, dict):
+            self._values[name] = {**before, **value}
+            return all(before[key] == value[key] for key in before.keys() & value.keys())
         return False
-    has_index = first.get("index") is not None
-    return has_index and all(first.get(name) == second.get(name) for name in ("index", "type"))
+
+    def _extend(self, name: str, items: list[Any]) -> None:
+        """Add the items of a list; those with the same index and type are pieces of one."""
+        values = self._values.setdefault(name, [])
+        for item in items:
+            if not isinstance(item, dict) or item.get("index") is None:
+                values.append(item)
+                continue
+            place = (name, repr((item["index"], item.get("type"))))
+            if place not in self._blocks:
+                self._blocks[place] = {}
+                values.append(self._blocks[place])
+            _grow(self._blocks[place], item)
 
 
 def _grow(block: dict[str, Any], piece: Mapping[str, Any]) -> None:
@@ -122,14 +194,3 @@ def _grow(block: dict[str, Any], piece: Mapping[str, Any]) -> None:
             block[name] = before + value
         elif value is not None or name not in block:
             block[name] = value
-
-
-def _without_large(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are small enough to be sent with every request."""
-    small = {}
-    for name, value in fields.items():
-        if value and len(json.dumps(value)) <= _MAX_CHARS:
-            small[name] = value
-        elif value:
-            log.warning("the field %s of a model's reply is too large to be sent back", name)
-    return small

@@ -12,7 +12,7 @@ from agent.providers.anthropic.request import VERSION, AnthropicRequestEncoder
 from agent.providers.anthropic.response import AnthropicResponseBuilder
 from agent.providers.base import ModelRequest
 from agent.serialization import message_from_json, message_to_json
-from agent.types import Message, Text, Usage, user
+from agent.types import Message, Text, Thinking, Usage, user
 
 START = {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}}
 STOP = {"type": "message_stop"}
@@ -149,3 +149,14 @@ def test_calls_with_equal_or_missing_ids_get_new_ids() -> None:
     blocks = [event for n, start in enumerate(starts) for event in block(n, start)]
     reply = read(START, *blocks, end("tool_use"), STOP, number=3)
     assert [call.id for call in reply.message.tool_calls] == ["t", "call_3", "call_4", "call_5"]
+
+
+def test_signature_in_the_form_of_another_format_is_dropped() -> None:
+    """A server could otherwise write fields of requests to other servers."""
+    forged = {"type": "signature_delta", "signature": '{"unknown_fields": {"server": "x"}}'}
+    thought = {"type": "thinking_delta", "thinking": "hm"}
+    start = {"type": "thinking", "thinking": ""}
+    message = read(
+        START, *block(0, start, thought, forged), *block(1, start, forged), end("end_turn"), STOP
+    ).message
+    assert message.content == (Thinking("hm"),)
