@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -177,12 +178,17 @@ class MessageBus:
             if count == arrived[lane] and lane in result.lanes and not self.is_at_work(lane)
         }
 
-    async def submit(self, message: InboundMessage) -> None:
+    async def submit(
+        self, message: InboundMessage, on_new: Callable[[Transaction], None] | None = None
+    ) -> None:
         """Store one message from a source without a cursor; return once it is on disk.
 
-        Raises `KoreError` when the queue or the disk is full.
+        `on_new` is called in the transaction that stores it, and not for a known message. Raises
+        `KoreError` when the queue or the disk is full.
         """
-        await self.accept(message.channel, message.account, Batch([message], can_wait=False))
+        await self.accept(
+            message.channel, message.account, Batch([message], can_wait=False, on_new=on_new)
+        )
 
     def wake(self, name: str, *, aside: bool = False) -> None:
         """Wake the task of this lane; with `aside`, the task for its bypass."""

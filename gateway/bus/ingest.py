@@ -200,7 +200,7 @@ class Ingestor:
                 now = time.time()
                 more = (batch.cursors, batch.moves, overheard, batch.membership_changes)
                 arrival = InboxBatch(channel, account, now, *more)
-                result = await self._try(arrival, entries, batch.undecoded)
+                result = await self._try(arrival, entries, batch)
                 if isinstance(result, IngestResult):
                     break
                 if not batch.can_wait:
@@ -261,14 +261,14 @@ class Ingestor:
         return None if command is None else command.name
 
     async def _try(
-        self, arrival: InboxBatch, entries: Sequence[InboxEntry], lost: Sequence[Undecoded]
+        self, arrival: InboxBatch, entries: Sequence[InboxEntry], batch: Batch
     ) -> IngestResult | IngestBlocked:
         """Store the batch, or return the reason for refusing it; then nothing is stored."""
         if self._database.damage is not None:
             raise self._database.damage
         if shutil.disk_usage(self._database.folder).free < self._limits.free_bytes:
             return IngestBlocked(NO_DISK, self._limits.free_bytes // 2**20)
-        result = await self._database.transact(self._store, arrival, entries, lost)
+        result = await self._database.transact(self._store, arrival, entries, batch)
         if result is None:
             return IngestBlocked(CROWDED, self._limits.waiting_messages)
         self._room.note_accepted(len(entries))
@@ -288,7 +288,7 @@ class Ingestor:
         tx: Transaction,
         arrival: InboxBatch,
         entries: Sequence[InboxEntry],
-        lost: Sequence[Undecoded],
+        batch: Batch,
     ) -> IngestResult | None:
         """Store the batch; None when too many messages wait.
 
@@ -304,9 +304,10 @@ class Ingestor:
         refusals: list[ApprovalPrompt] = []
         new = [self._as_refusal(tx, entry, refusals, arrival.now) for entry in new]
         result = IngestResult(inbox.accept(tx, arrival, entries, new=new))
+        _report_new(tx, batch, new)
         result.closed_approvals.extend(refusals)
         result.button_outcomes.extend(presses)
-        result.undecoded.extend(undecoded_updates.keep(tx, arrival, lost))
+        result.undecoded.extend(undecoded_updates.keep(tx, arrival, batch.undecoded))
         strangers = [entry.message for entry in new if entry.dead_reason == DENIED]
         for message in (entry.message for entry in new):
             with use_locale(self._languages.of(message)):
@@ -555,6 +556,11 @@ def _is_for_server(tx: Transaction, message: InboundMessage) -> bool:
 
 def _name(kind: str, message: InboundMessage) -> str:
     return f"{kind}:{message.route.lane}:{message.event_id}"
+
+
+def _report_new(tx: Transaction, batch: Batch, new: Sequence[InboxEntry]) -> None:
+    if new and batch.on_new is not None:
+        batch.on_new(tx)
 
 
 def _in_session_folder(tx: Transaction, entry: InboxEntry) -> InboxEntry:

@@ -16,7 +16,7 @@ from agent.security.policy.base import PermissionMode, tightest
 from agent.serialization import safe_text
 from gateway.access.control import folder_name
 from gateway.calls.context import ServiceContext
-from gateway.calls.sessions import bind_session, choose_mode, create_session
+from gateway.calls.sessions import bind_session, create_session, mode_choice_of
 from gateway.commands import find_command, menu
 from gateway.control.declaration import call
 from gateway.core.messages import (
@@ -98,10 +98,11 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
     session = await ctx.find_session(session or await create_session(ctx))
     route = route_of_session(session)
     await bind_session(ctx, route.lane, session)
+    choose_mode = None
     if mode is not None and mode_limit is not None:
         mode_limit = tightest(mode, mode_limit)
     elif mode is not None:
-        await choose_mode(ctx, session, mode)
+        choose_mode = mode_choice_of(ctx, session, mode)
     message = InboundMessage(
         channel=route.channel,
         account=route.account,
@@ -115,7 +116,7 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
         media=tuple([await ctx.uploads.look_again(attachment) for attachment in media]),
         language=current_locale(),
     )
-    await submit(ctx, message)
+    await ctx.bus.submit(message, choose_mode)
     return session
 
 

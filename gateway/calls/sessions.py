@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -348,11 +348,17 @@ async def session_mode(ctx: ServiceContext, session: str | None) -> PermissionMo
 async def choose_mode(ctx: ServiceContext, session: str, mode: PermissionMode) -> None:
     """Choose the permission mode of a session from the next turn on; a looser mode is recorded in
     the audit log."""
-    principal = console_principal()
+    await ctx.database.transact(mode_choice_of(ctx, session, mode))
+
+
+def mode_choice_of(
+    ctx: ServiceContext, session: str, mode: PermissionMode
+) -> Callable[[Transaction], None]:
+    """Return a function that chooses the mode of a session in a transaction."""
+    by = {"who": console_principal(), "chat": ""}
     default = ctx.default_mode(CONSOLE)
 
     def choose(tx: Transaction) -> None:
-        by = {"who": principal, "chat": ""}
         mode_choice.choose_mode(tx, lookup.find(tx, session), mode, default, by, time.time())
 
-    await ctx.database.transact(choose)
+    return choose

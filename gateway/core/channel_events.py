@@ -1,7 +1,8 @@
 """Results of a channel's poll: messages, undecodable updates and membership changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 from agent.records import frozen
 from gateway.core.messages import InboundMessage, Route
@@ -49,7 +50,8 @@ class Batch:
     `cursors` are positions in the platform's streams of updates, by names that the channel chooses;
     earlier cursors with other names remain. `moves` are chats with a new id, as pairs of known and
     current id. `membership_changes` are chats that a bot entered or left. `can_wait`: the sender
-    keeps the batch until there is room.
+    keeps the batch until there is room. `on_new` is called in the transaction that stores it if a
+    message is new.
     """
 
     messages: Sequence[InboundMessage]
@@ -58,3 +60,4 @@ class Batch:
     moves: Sequence[tuple[str, str]] = ()
     membership_changes: Sequence[MembershipChange] = ()
     can_wait: bool = True
+    on_new: Callable[[Any], None] | None = None

@@ -123,6 +123,16 @@ async def test_first_mode_of_a_terminal_is_stored_until_another_one_is_chosen(
         assert file.read_text() == "new"
 
 
+async def test_repeated_message_does_not_choose_its_mode_again(tmp_path: Path) -> None:
+    async with running(tmp_path, ["Hello."]) as parts:
+        session = await parts.service.create_session()
+        await parts.service.send_message(session, "hi", "e1", mode="auto")
+        assert await parts.service.session_mode(session) == "auto"
+        await parts.service.choose_mode(session, "ask")
+        await parts.service.send_message(session, "hi", "e1", mode="auto")
+        assert await parts.service.session_mode(session) == "ask"
+
+
 async def test_modes_that_a_person_may_not_choose_are_not_offered(tmp_path: Path) -> None:
     async with running(tmp_path, ["Hello."], owner="chat:7") as parts:
         answer = await answer_to(parts, other("/mode"))
