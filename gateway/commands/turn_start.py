@@ -20,7 +20,7 @@ def begin_turn(
     message = call.message
     begin = message.derive(
         "message",
-        f"{message.event_id}:{call.name}",
+        message.begun_event_id(call.name),
         text.strip(),
         call.now,
         # The conversation's mode counts, not the initial mode of the person's screen.

@@ -332,6 +332,10 @@ class InboundMessage:
     def principal(self) -> str:
         return f"{self.channel}:{self.sender.id}"
 
+    def begun_event_id(self, command: str) -> str:
+        """Return the event id of the message with which this call of a command begins a turn."""
+        return f"{self.event_id}:{command}"
+
     def derive(  # noqa: PLR0913 - each field that passes over is named
         self,
         kind: MessageKind,

@@ -42,6 +42,8 @@ class Editor:
         # `answers` come before `answer`. A question sets `wait_at_question` and stays unanswered.
         self.answers: list[str] = []
         self.wait_at_question: asyncio.Event | None = None
+        # Awaited while a question is open.
+        self.before_answer: Callable[[], Awaitable[object]] | None = None
         self.on_update: Callable[[Any], object] = lambda update: None
         # Unsaved texts by path, and the requests for them.
         self.buffers: dict[str, str] = {}
@@ -63,6 +65,8 @@ class Editor:
         if self.wait_at_question is not None:
             self.wait_at_question.set()
             await asyncio.Event().wait()
+        if self.before_answer is not None:
+            await self.before_answer()
         answer = self.answers.pop(0) if self.answers else self.answer
         outcome: dict[str, Any] = {"outcome": "cancelled"}
         if answer:

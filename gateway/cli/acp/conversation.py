@@ -18,7 +18,6 @@ from acp.schema import (
 from agent import events
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
-from agent.prompts import load_prompt
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
 from agent.text.visible import escape_invisible
@@ -191,23 +190,25 @@ class EditorConversation:
         """
         async with self._turn:
             self._is_cancelled = False
-            reason = await self._send(self._message(parts))
-            if reason == "end_turn" and (mode := await self._mode_after_plan()) is not None:
-                await self.choose_mode(mode)
-                reason = await self._send(self._builder.build(load_prompt("carry_out_plan")))
+            message = self._message(parts)
+            reason = await self._send(message, AwaitedAnswer(message.event_id))
+            if reason == "end_turn" and (choice := await self._choice_after_plan()) is not None:
+                message = self._builder.build(choice.text)
+                begun = message.begun_event_id(choice.command) if choice.leaves_plan_mode else None
+                reason = await self._send(message, AwaitedAnswer(message.event_id, begun))
             with suppress(ConnectionLost, StoreClosed):
                 # The answer is complete. Later changes are announced with the next answer.
                 await self._announce(await self._read_choices(self._line.service))
             return reason
 
-    async def _send(self, message: InboundMessage) -> StopReason:
-        sent, awaited = SentText(), AwaitedAnswer(message.event_id)
+    async def _send(self, message: InboundMessage, awaited: AwaitedAnswer) -> StopReason:
+        sent = SentText()
         return await self._line.call(
             self._builder.lane, lambda service: self._answer_to(service, message, awaited, sent)
         )
 
-    async def _mode_after_plan(self) -> PermissionMode | None:
-        """Offer the choices after a plan; return the mode to carry it out in, or None.
+    async def _choice_after_plan(self) -> TurnChoice | None:
+        """Offer the choices after a plan; return the person's choice, or None.
 
         A fresh conversation would not be the one of the editor.
         """
@@ -220,9 +221,7 @@ class EditorConversation:
         if not choices:
             return None
         choice = await self._questions.ask_after_plan(self.session, choices)
-        if choice is None or not choice.leaves_plan_mode or self._is_cancelled:
-            return None
-        return choice.mode
+        return None if self._is_cancelled else choice
 
     async def _read_choices(self, service: Service) -> SessionChoices:
         return await read_choices(service, self._builder.lane)
@@ -297,11 +296,12 @@ class EditorConversation:
                     case events.Done():
                         result = event.result
                     case Delivered():
+                        is_ours = event.event_id == awaited.event_id
                         if await self._deliver(event, awaited, result, updates, sent):
                             await self._tell(*updates.end())
                             return self._stop_reason(result, awaited)
-                        if awaited.has_goal and event.last:
-                            # The next turn for the goal streams its own text.
+                        if event.last and (awaited.has_goal or is_ours):
+                            # The next turn, for the goal or of the command, streams its own text.
                             updates.streamed, result = False, None
                     case _:
                         await self._tell(*updates.of(event))

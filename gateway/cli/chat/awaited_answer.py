@@ -9,11 +9,13 @@ GOAL_LIMITS = frozenset({"turns", "time", "cost", "limit"})
 class AwaitedAnswer:
     """Answer to the message `event_id`; if that continues a goal, up to the end of the goal.
 
-    `outcome` is that of the last delivery (`Delivered.outcome`).
+    If the message is a command that begins a turn with the message `begun_event_id`, the answer to
+    that belongs to it. `outcome` is that of the last delivery (`Delivered.outcome`).
     """
 
-    def __init__(self, event_id: str) -> None:
+    def __init__(self, event_id: str, begun_event_id: str | None = None) -> None:
         self.event_id = event_id
+        self._begun_event_id = begun_event_id
         self.has_goal = False
         self.outcome: str | None = None
 
@@ -30,6 +32,9 @@ class AwaitedAnswer:
         if not self.has_goal:
             self.outcome = delivered.outcome
             self.has_goal = delivered.outcome == "active"
+            if self._begun_event_id is not None and not self.is_refused:
+                self.event_id, self._begun_event_id = self._begun_event_id, None
+                return False
             return not self.has_goal
         if delivered.ends_goal:
             self.outcome = delivered.outcome

@@ -1,11 +1,13 @@
 """Model and mode of a session, chosen from an editor's menus."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.control.client import ControlClient
 from tests.fakes.editor import KEY, Editor, EditorSetup, acp, words
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
@@ -118,6 +120,42 @@ async def test_plan_without_an_answer_waits(setup: EditorSetup) -> None:
             await setup.ask(connection, opened.session_id, words(text))
         assert len(editor.questions) == 2
         assert len(setup.model.requests) == 2
+
+
+async def test_plan_is_carried_out_once_if_it_is_chosen_elsewhere_first(
+    setup: EditorSetup,
+) -> None:
+    async with (
+        setup.gateway(),
+        setup.open("--permission-mode", "plan") as (editor, connection, _process),
+    ):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+        session = opened.session_id
+
+        async def build_elsewhere() -> None:
+            client = await ControlClient.connect(setup.home / "kore.sock")
+            assert client is not None
+            await client.send_message(session, "/build free")
+            while await client.turn_choices(session):
+                await asyncio.sleep(0.05)
+
+        editor.before_answer, editor.answer = build_elsewhere, "a"
+        setup.model.script("# Plan\n\n1. Change a.py.", "Changed.", "You are welcome.")
+        await setup.ask(connection, session, words("plan it"))
+        assert "no plan here" in editor.text()
+        await setup.ask(connection, session, words("thanks"))
+        assert len(setup.model.requests) == 3
+
+
+async def test_plan_that_is_kept_is_not_offered_again(setup: EditorSetup) -> None:
+    async with setup.open("--permission-mode", "plan") as (editor, connection, _process):
+        opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
+        editor.answer = "k"
+        setup.model.script("# Plan\n\n1. Change a.py.")
+        for text in ("plan it", "/status"):
+            await setup.ask(connection, opened.session_id, words(text))
+        assert len(editor.questions) == 1
+        assert "Still in plan mode" in editor.text()
 
 
 async def test_unknown_choice_is_reported_in_one_sentence(setup: EditorSetup) -> None:
