@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from agent.i18n import mark_for_translation, plural, t
+from agent.i18n import plural
 from agent.security.redaction import Redactor
 from agent.security.sandbox.orphan_processes import end_orphans, recorded_commands
 from agent.security.sandbox.selector import SandboxChoice
@@ -58,7 +58,7 @@ from gateway.store.errors import StoreInUse
 from gateway.store.files.port import FileStoreError
 from gateway.store.opening import open_store
 from gateway.store.port import Store, Transaction
-from gateway.store.repositories import goals, preferences, usage
+from gateway.store.repositories import preferences, usage
 from gateway.store.repositories.access import approvals
 from gateway.store.repositories.active_channels import limit, set_queues
 from gateway.store.repositories.conversations import session_folders
@@ -188,6 +188,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
             hands_over=not channels and not is_alone,
             config=config,
         )
+        await database.transact(app.goals.pause_lost, time.time())
         await app.people.refresh()
         await app.audit_relay.flush()
         if await database.transact(preferences.get_state, preferences.DELETION):
@@ -432,12 +433,6 @@ def add_channel(channels: Channels, channel: Channel) -> None:
     channels[channel.name, channel.account] = channel
 
 
-_LOST_GOAL = mark_for_translation(
-    "🎯 The goal is paused: Kore was restarted and dropped its next turn.\n"
-    "`/goal resume` continues it."
-)
-
-
 def _restored_notice(messages: Sequence[int]) -> str:
     return plural(
         len(messages),
@@ -460,7 +455,6 @@ def recover(tx: Transaction, attended: Sequence[str], *, has_workers: bool = Fal
     for worker in (None, *(() if has_workers else claims.workers_at_work(tx))):
         usage.forget_reservations(tx, worker)
         claims.recover(tx, worker)
-    goals.pause_lost(tx, time.time(), t(_LOST_GOAL))
     approvals.recover(tx, time.time())
     session_folders.read_from_messages(tx)
     duplicate_count = outbox.recover(tx, time.time() + MAX_RETRY_INTERVAL_S)

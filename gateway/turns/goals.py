@@ -184,6 +184,13 @@ class GoalService:
         self._tell(tx, goal, now)
         return goal
 
+    def pause_lost(self, tx: Transaction, now: float) -> None:
+        """Pause goals whose next turn was dropped, because their terminal seemed to be gone or a
+        row was changed. Their chats are told: the terminal may only have lost its connection.
+        """
+        for goal in goals.without_work(tx):
+            self._tell(tx, self.pause(tx, goal, "lost"), now)
+
     def end_turn(
         self, tx: Transaction, claim: TurnClaim, outcome: TurnOutcome, now: float
     ) -> str | None:

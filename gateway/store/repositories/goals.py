@@ -1,18 +1,16 @@
 """Repository for the goals of sessions."""
 
-from dataclasses import replace
 from typing import Literal
 
 from agent.context.goal_progress import LimitReason, TurnReason
 from agent.events import GoalChanged
 from agent.records import frozen
-from gateway.core.messages import InboundMessage, OutboundPart
+from gateway.core.messages import InboundMessage
 from gateway.store.conditions import LIVE
 from gateway.store.port import Transaction
 from gateway.store.repositories import usage
 from gateway.store.repositories.conversations import sessions
-from gateway.store.repositories.delivery import inbox, outbox
-from gateway.store.repositories.delivery.outbox import OutgoingReply
+from gateway.store.repositories.delivery import inbox
 
 # Prefix of the delivery ids of notices about a goal; the principal who set it follows.
 NOTICE = "goal:"
@@ -148,22 +146,14 @@ def withdraw_next(tx: Transaction, goal: Goal, reason: str) -> None:
         inbox.withdraw(tx, goal.lane, goal.next_event, reason)
 
 
-def pause_lost(tx: Transaction, now: float, notice: str) -> None:
-    """Pause goals whose next turn was dropped, because their terminal seemed to be gone or a row
-    was changed. Their chats get the notice: the terminal may only have lost its connection.
-    """
+def without_work(tx: Transaction) -> list[Goal]:
+    """Return the active goals that no turn or message continues."""
     rows = tx.all(
         "SELECT session FROM goal WHERE state = 'active' AND NOT EXISTS"
         f" (SELECT 1 FROM turn WHERE turn.session = goal.session AND {LIVE})"
     )
-    for (session,) in rows:
-        goal = find(tx, session)
-        if goal is None or inbox.has_work(tx, goal.lane):
-            continue
-        put(tx, replace(goal, state="paused", reason="lost", next_event=None))
-        name, part = f"{NOTICE}{goal.principal}:{session}:{now!r}", OutboundPart(notice)
-        reply = OutgoingReply(name, goal.message.route, [part], "notice", outcome="lost")
-        outbox.put(tx, None, [reply], now)
+    active = (find(tx, session) for (session,) in rows)
+    return [goal for goal in active if goal is not None and not inbox.has_work(tx, goal.lane)]
 
 
 def pause_all(tx: Transaction, reason: PauseReason) -> None:

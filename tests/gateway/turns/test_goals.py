@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
 from agent.security.taint.taint import BOTH
 from agent.types import Context, assistant
-from gateway.app import recover
 from gateway.config.sections import GoalsSection
-from gateway.core.messages import InboundMessage, Sender
+from gateway.core.messages import InboundMessage, OutboundPart, Sender
 from gateway.core.records import MessageStored, SessionEvent, SessionIdle
 from gateway.store.port import Transaction
 from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.user_data import erasure
+from tests.fakes.platform import Platform
 from tests.gateway.parts import (
     Parts,
     accept_messages,
@@ -432,17 +433,30 @@ async def first_live(followed: AsyncIterator[SessionEvent]) -> AsyncIterator[Ses
             return
 
 
+class PlatformWithoutMarkdown(Platform):
+    """A `Platform` that renders code as plain text."""
+
+    def render(self, markdown: str) -> Sequence[OutboundPart]:
+        return super().render(markdown.replace("`", ""))
+
+
 async def test_goal_whose_work_is_gone_is_paused_at_the_start(tmp_path: Path) -> None:
     model = Paced("Begun.")
-    async with running(tmp_path, model, owner="chat:7") as parts:
+    async with running(
+        tmp_path, model, owner="chat:7", platform=PlatformWithoutMarkdown()
+    ) as parts:
         await accept_messages(parts, chat_message(GOAL))
         await model.wait_for_request(1)
-        await parts.database.transact(recover, ())
+        await parts.database.transact(parts.app.goals.pause_lost, time.time())
         assert (await goal_row(parts))[:2] == ("active", "")
         await parts.change("turn", {"state": "done"}, state="running")
-        await parts.database.transact(recover, ())
+        await parts.database.transact(parts.app.goals.pause_lost, time.time())
         assert (await goal_row(parts))[:2] == ("paused", "lost")
         assert ("notice", "lost") in await parts.stored("outbox", "kind", "outcome")
+        (_, notice) = await parts.platform.answers("1", 2)
+    assert "dropped its next turn" in notice
+    assert "/goal resume" in notice
+    assert "`" not in notice
 
 
 async def test_end_of_a_job_in_the_same_conversation_does_not_pause_the_goal(
