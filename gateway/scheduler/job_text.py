@@ -49,7 +49,7 @@ def title(job: Job) -> str:
 
 
 def local_time(at: float, zone: str) -> str:
-    """Format a time in `zone`, or in UTC if the zone is unknown, as lists show every job."""
+    """Format a time in `zone`, or in UTC if the zone is unknown, so that lists show every job."""
     here = zone_of(zone) if is_zone(zone) else UTC
     return datetime.fromtimestamp(at, here).strftime("%Y-%m-%d %H:%M %Z")
 

@@ -148,7 +148,10 @@ class TabConversation:
             self._builder.user_commands.append(command.context)
 
     async def answer(self, approval: ApprovalAsked, reply: ApprovalReply) -> bool:
-        """Answer a question. Return False if it has expired or was already answered."""
+        """Answer a question; return False if it has expired or was already answered.
+
+        Raises `KoreError`.
+        """
         return await self.service.answer_approval(
             approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )
