@@ -181,7 +181,12 @@ def answer(method: str, params: Any) -> Any:
         case "textDocument/documentSymbol":
             lines = TEXTS[params["textDocument"]["uri"]].split("\n")
             return [
-                {"name": line[4:], "kind": 12, "range": span(number, line, 0, len(line))}
+                {
+                    "name": line[4:],
+                    "kind": 12,
+                    "range": span(number, line, 0, len(line)),
+                    "selectionRange": span(number, line, 4, len(line)),
+                }
                 for number, line in enumerate(lines)
                 if line.startswith("def ")
             ]

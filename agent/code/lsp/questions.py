@@ -14,7 +14,7 @@ from agent.code.lsp.protocol.positions import Position, TextLines, uri_of
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
-from agent.code.lsp.symbol_search import SymbolSearch, find_symbol, list_lines
+from agent.code.lsp.symbol_search import ABOUT_USES, SymbolSearch, find_symbol, list_lines
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Operations about a place that uses a name, not about the name itself.
-_ABOUT_USES = frozenset({"completion", "signature"})
 # Operations with incomplete results until the server has read the whole project.
 _NEEDS_WHOLE_PROJECT = frozenset(
     {
@@ -35,6 +33,8 @@ _NEEDS_WHOLE_PROJECT = frozenset(
         "rename",
     }
 )
+# Part of the time limit for the symbols of a file, which only help to find a name.
+_SYMBOLS_TIME_SHARE = 0.25
 DIAGNOSE_TIMEOUT_S = 20.0
 
 
@@ -105,38 +105,41 @@ class Question:
         return SymbolAnswer(empty[0], _absence(search))
 
     def _answer(self, value: T, position: Position, search: SymbolSearch) -> SymbolAnswer[T]:
-        line, name = self.args.get("line"), search.name
+        line = self.args.get("line")
         others = tuple(number for number in search.definitions if number != position.line)
         note = ""
         if others:
             note = (
-                f"This is about {name} on line {position.line + 1}. It is also defined on "
-                f"{list_lines(others)}; give the line to ask about another."
+                f"{search.describe(position)} It is also defined on {list_lines(others)}; "
+                "give the line to ask about another."
             )
-        elif line is not None and position.line != int(line) - 1:
-            note = f"This is about {name} on line {position.line + 1}."
+        elif search.warning or (line is not None and position.line != int(line) - 1):
+            note = search.describe(position)
         return SymbolAnswer(value, note, others)
 
     async def _symbols(self) -> Any:
         """Return the server's symbols of the file if they help to find the name, or None."""
         method = METHODS["document_symbols"]
-        if self.args.get("line") is not None or self.operation in _ABOUT_USES:
+        if self.args.get("line") is not None or self.operation in ABOUT_USES:
             return None
         if not self.session.offers(method.capability, method.name):
             return None
         try:
-            return await self.session.peer.request(method.name, self.document, self.limit_s)
-        except ResponseError as exc:
-            log.info("a language server returned no symbols of %s: %s", self.path, exc)
+            return await self.session.peer.request(
+                method.name, self.document, self.limit_s * _SYMBOLS_TIME_SHARE
+            )
+        except (ResponseError, TimeoutError) as exc:
+            log.info("a language server returned no symbols of %s: %r", self.path, exc)
             return None
 
 
 def _absence(search: SymbolSearch) -> str:
-    """Return where the server found nothing, for a name in several places."""
+    """Return where the server found nothing, for a name in several places, with the warning."""
     if len(search.positions) == 1:
-        return ""
+        return search.warning
     places = list_lines(position.line for position in search.positions)
-    return f"The language server was asked about {search.name} on {places}."
+    sentence = f"The language server was asked about {search.name} on {places}."
+    return f"{search.warning} {sentence}".strip()
 
 
 class CodeQuestions:

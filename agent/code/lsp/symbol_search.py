@@ -21,6 +21,8 @@ _MAX_POSITIONS = 50
 _MAX_LINES = 20
 _MAX_NAME_CHARS = 80
 _MAX_DEPTH = 20
+# Operations about a place that uses a name, not about the name itself.
+ABOUT_USES = frozenset({"completion", "signature"})
 
 
 @frozen
@@ -28,11 +30,21 @@ class SymbolSearch:
     """Candidates in the order to ask about, and the lines (from 0) that define the name.
 
     `definitions` is empty when the call gave a line, and when the server lists no symbols.
+    `warning` is a sentence about the scopes of a qualified name that match no definition; they may
+    name a module or an instance.
     """
 
     name: str
     positions: tuple[Position, ...]
     definitions: tuple[int, ...] = ()
+    warning: str = ""
+
+    def describe(self, position: Position) -> str:
+        """Return a sentence that says which position an answer is about, with the warning."""
+        place = f"{self.name} on line {position.line + 1}"
+        if self.warning:
+            return f"{self.warning.removesuffix('.')}; this is about {place}."
+        return f"This is about {place}."
 
 
 def find_symbol(
@@ -41,7 +53,8 @@ def find_symbol(
     """Return the candidates for the arguments `line`, `symbol` and `character` of a call.
 
     `symbols` is the server's answer to `textDocument/documentSymbol`. Without a line, definitions
-    come first. Raises `ToolError` when the call gives no name, or the text does not contain it.
+    come first. Raises `ToolError` when the call gives no name, the text does not contain it, or a
+    rename names scopes that match no definition.
     """
     line, symbol = args.get("line"), args.get("symbol")
     if line is not None and args.get("character") is not None and not symbol:
@@ -59,13 +72,16 @@ def find_symbol(
         for match in word.finditer(lines.line(number))
     ]
     definitions: list[Position] = []
+    warning = ""
     if line is not None:
         candidates = _near(matches, int(line) - 1)
         if operation == "rename":
             # Another line may use the name for something else.
             candidates = [at for at in candidates if at.line == candidates[0].line]
     else:
-        definitions = list(_definitions(symbols, lines, word, scopes, encoding))
+        definitions, is_scoped = _definitions(symbols, lines, word, scopes, encoding)
+        if not is_scoped and operation not in ABOUT_USES:
+            warning = _scope_warning(".".join(scopes), name, is_listed=isinstance(symbols, list))
         candidates = list(dict.fromkeys([*definitions, *matches]))
     if not candidates:
         where = f"on line {line} or near it" if line is not None else "in the file"
@@ -73,7 +89,20 @@ def find_symbol(
         raise ToolError(f"There is no {name[:_MAX_NAME_CHARS]!r} {where}{elsewhere}.")
     positions = tuple(candidates[:_MAX_POSITIONS])
     lines_of_definitions = tuple(sorted({position.line for position in definitions}))
-    return SymbolSearch(name, positions, lines_of_definitions)
+    search = SymbolSearch(name, positions, lines_of_definitions, warning)
+    if warning and operation == "rename":
+        raise ToolError(
+            f"{search.describe(positions[0])} Nothing was renamed: give the line of the name."
+        )
+    return search
+
+
+def _scope_warning(scope: str, name: str, *, is_listed: bool) -> str:
+    """Return the sentence about scopes without a definition of the name in the listed symbols."""
+    scope = escape_line(scope[:_MAX_NAME_CHARS])
+    if is_listed:
+        return f"No {scope} in this file defines {name}."
+    return f"The language server did not list the definitions of {scope}."
 
 
 def _character(match: re.Match[str], operation: str) -> int:
@@ -111,9 +140,10 @@ def _near(matches: list[Position], line: int) -> list[Position]:
 
 def _definitions(
     symbols: Any, lines: TextLines, word: re.Pattern[str], scopes: list[str], encoding: Encoding
-) -> list[Position]:
-    """Return where a file's symbols define the name; if any are in the given scopes, only those.
+) -> tuple[list[Position], bool]:
+    """Return where a file's symbols define the name, and whether a definition is in all scopes.
 
+    If any are in the scopes, only those are returned. Without scopes, the second value is True.
     Servers decorate names (`(*Basket).add`, `add(int)`), so the text at the symbol decides.
     """
     definitions = list(_defined(symbols, lines, word, encoding, ""))
@@ -122,7 +152,7 @@ def _definitions(
         for position, scope in definitions
         if all(re.search(rf"(?<!\w){re.escape(part)}(?!\w)", scope) for part in scopes)
     ]
-    return scoped or [position for position, _ in definitions]
+    return scoped or [position for position, _ in definitions], bool(scoped) or not scopes
 
 
 def _defined(

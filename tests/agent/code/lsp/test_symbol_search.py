@@ -1,5 +1,6 @@
 """Finding the name that a model asks about, in code, comments and several definitions."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,32 @@ def test_unknown_scope_selects_all_definitions() -> None:
     assert positions(GO, GO_SYMBOLS, symbol="shop.Add")[:2] == [(1, 17), (2, 16)]
 
 
+@pytest.mark.parametrize("symbol", ["Nope.Add", "shop.Add", "basket.Add"])
+@pytest.mark.parametrize("symbols", [GO_SYMBOLS, FLAT_SYMBOLS])
+def test_unknown_scope_is_reported(symbols: list[Any], symbol: str) -> None:
+    search = find_symbol(TextLines(GO), {"symbol": symbol}, "hover", symbols, "utf-16")
+    scope = symbol.partition(".")[0]
+    assert search.describe(search.positions[0]) == (
+        f"No {scope} in this file defines Add; this is about Add on line 2."
+    )
+
+
+def test_rename_in_an_unknown_scope_is_refused() -> None:
+    sentence = r"No Nope in this file defines Add; this is about Add on line 2\. .* give the line"
+    for symbols in (GO_SYMBOLS, FLAT_SYMBOLS):
+        with pytest.raises(ToolError, match=sentence):
+            positions(GO, symbols, "rename", symbol="Nope.Add")
+    with pytest.raises(ToolError, match=r"did not list the definitions of Nope; .* give the line"):
+        positions(GO, None, "rename", symbol="Nope.Add")
+    assert positions(GO, None, "rename", symbol="Nope.Add", line=3) == [(2, 16)]
+    assert positions(GO, GO_SYMBOLS, "rename", symbol="Crate.Add")[0] == (2, 16)
+
+
+def test_completion_needs_no_definition_in_the_scope() -> None:
+    search = find_symbol(TextLines(GO), {"symbol": "b.Add"}, "completion", None, "utf-16")
+    assert search.warning == ""
+
+
 def test_nearest_lines_come_first() -> None:
     assert positions(TEXT, line=3, symbol="pear") == [(2, 0), (3, 4), (0, 2)]
 
@@ -122,3 +149,26 @@ async def test_places_without_an_answer_are_named(tmp_path: Path) -> None:
             "Nothing was found.",
             "The language server was asked about pear on lines 1 and 3.",
         ]
+
+
+async def test_unknown_scope_is_reported_and_not_renamed(tmp_path: Path) -> None:
+    (folder := tmp_path / "project").mkdir()
+    (folder / "a.txt").write_text(TEXT)
+    note = "No Nope in this file defines pear; this is about pear on line 4."
+    async with code_calls(folder, stand_in()) as calls:
+        for operation in ("references", "hover"):
+            lines = await calls.lines(operation, "a.txt", symbol="Nope.pear")
+            assert lines[-1] == note, operation
+        with pytest.raises(ToolError, match=re.escape(note)):
+            await calls.ask("rename", "a.txt", symbol="Nope.pear", new_name="plum")
+        assert (folder / "a.txt").read_text() == TEXT
+        await calls.ask("rename", "a.txt", symbol="Nope.pear", line=4, new_name="plum")
+    assert "def plum" in (folder / "a.txt").read_text()
+
+
+async def test_answer_does_not_need_the_symbols_of_the_file(tmp_path: Path) -> None:
+    (folder := tmp_path / "project").mkdir()
+    (folder / "a.txt").write_text(TEXT)
+    settings = stand_in("hang=textDocument/documentSymbol", timeout_s=4)
+    async with code_calls(folder, settings) as calls:
+        assert "word pear" in await calls.lines("hover", "a.txt", symbol="pear")
