@@ -21,6 +21,7 @@ from agent.security.files.instruction_files import (
     CONFIGURATIONS,
     GIT,
     GIT_CONTROL_FILES,
+    GIT_FILES,
     PROMPT_FILES,
     PROMPT_FOLDERS,
     WORKTREE_FILES,
@@ -50,6 +51,10 @@ _MAX_MODULES = 20
 
 # A folder with both contains git objects, under any name.
 _STORE = frozenset({"HEAD", "objects"})
+
+# Folders of a store that git and git LFS write to during ordinary work, and those whose entries are
+# restricted one by one. A worktree inside a bare store may have such a name.
+_STORE_FOLDERS = GIT_FILES | {"objects", "refs", "reftable", "logs", "info", "lfs", "rr-cache"}
 
 
 @frozen
@@ -218,12 +223,13 @@ def _outer_store(settings: ToolSettings, call: CallContext) -> StoreMount | None
 
 def _folders_of_others(store: Path, workspace: Path) -> list[Path]:
     """Return the folders in a store that git does not need for work in a worktree inside it."""
-    needed = {workspace.name, "objects", "refs", "logs", "worktrees", *GIT_CONTROL_FILES}
     with os.scandir(store) as entries:
         return [
             Path(entry.path)
             for entry in entries
-            if entry.is_dir(follow_symlinks=False) and entry.name not in needed
+            if entry.is_dir(follow_symlinks=False)
+            and entry.name != workspace.name
+            and (entry.name not in _STORE_FOLDERS or os.path.lexists(Path(entry.path, GIT)))
         ]
 
 

@@ -251,6 +251,29 @@ async def test_worktrees_of_a_bare_repository_work(
     assert git(top / layout, "log", "--format=%s", "topic").split() == ["third", "second", "first"]
 
 
+async def test_bare_store_is_as_writable_as_an_inner_one(
+    box: Bubblewrap, call: CallContext, repository: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "project"
+    git(tmp_path, "clone", "-q", "--bare", str(repository), str(store))
+    git(store, "worktree", "add", "-q", str(store / "main"), "main")
+    git(store, "worktree", "add", "-q", "-b", "other", str(store / "lfs"))
+    git(store, "worktree", "add", "-q", "-b", "second", str(store / "second"))
+    (store / "rr-cache").mkdir()
+    inside = replace(call, environment=replace(call.environment, workspace=store / "main"))
+    shown = await run_exec(box, inside, f"touch {store}/rr-cache/x && git update-server-info")
+    assert shown.endswith("[exit code 0]"), shown
+    assert (store / "rr-cache/x").exists()
+    assert (store / "info/refs").exists()
+    for worktree in ("lfs", "second"):
+        await run_exec(box, inside, f"touch {store}/{worktree}/x")
+        assert not (store / worktree / "x").exists(), worktree
+    git(store, "worktree", "remove", "lfs")
+    await run_exec(box, inside, f"mkdir {store}/lfs && touch {store}/lfs/first")
+    await run_exec(box, inside, f"touch {store}/lfs/second")
+    assert sorted(path.name for path in (store / "lfs").iterdir()) == ["first", "second"]
+
+
 async def test_only_the_needed_parts_of_an_outer_store_can_be_changed(
     box: Bubblewrap, in_worktree: CallContext
 ) -> None:
