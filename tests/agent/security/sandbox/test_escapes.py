@@ -205,16 +205,19 @@ def test_escapes_are_detected_without_a_sandbox(place: Path) -> None:
         "bash -c 'echo x >/dev/udp/127.0.0.1/{port}'": "a datagram was sent",
         "touch f; chmod u+s f": "a file runs as its owner",
         "kill -9 {pid}": "the process outside is dead",
-        # It leaves the group before the command ends.
-        "setsid sh -c 'touch left; exec sleep 30' & until test -e left; do sleep 0.01; done": (
-            "processes were left"
-        ),
     }
-    order = {"name": "none", "lines": [*lines, "echo harmless"], "linger_s": 0.2}
-    traces_by_line = dict(escapes(place, USERS[-1], **order))
+    traces_by_line = dict(escapes(place, USERS[-1], name="none", lines=[*lines, "echo harmless"]))
     assert set(traces_by_line) == set(lines)
     for line, trace in lines.items():
         assert any(found_trace.startswith(trace) for found_trace in traces_by_line[line]), (
             line,
             traces_by_line[line],
         )
+
+
+def test_processes_left_are_detected_without_a_sandbox(place: Path) -> None:
+    # It leaves the group before the command ends.
+    line = "setsid sh -c 'touch left; exec sleep 30' & until test -e left; do sleep 0.01; done"
+    ((found_line, traces),) = escapes(place, USERS[-1], name="none", lines=[line], linger_s=0)
+    assert found_line == line
+    assert [trace.partition(":")[0] for trace in traces] == ["processes were left"]

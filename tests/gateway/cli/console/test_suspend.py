@@ -44,15 +44,18 @@ async def test_prompt_is_drawn_again_after_it_was_suspended(shell: Tmux) -> None
     await shell.see(lambda shown: "You wrote:" in shown)
 
 
-async def test_turn_is_suspended_and_continues(shell: Tmux) -> None:
+async def test_turn_is_suspended_and_continues(shell: Tmux, tmp_path: Path) -> None:
     await shell("send-keys", "kore agent --model offline/echo -y", "Enter")
     await shell.see(lambda shown: "/help lists the commands" in shown and "›" in shown)
-    await shell("send-keys", '!tool exec {"command": "sleep 4; echo over"}', "Enter")
+    command = "until test -e continued; do sleep 0.1; done; echo $((40 + 2))"
+    await shell("send-keys", f'!tool exec {{"command": "{command}"}}', "Enter")
     await shell.see(lambda shown: "Ctrl-C stops" in shown)
     await shell("send-keys", "C-z")
     await shell.see(lambda shown: "Stopped" in shown and "Ctrl-C stops" not in shown)
     await shell("send-keys", "fg", "Enter")
-    await shell.see(lambda shown: "over" in shown.split("fg\n")[-1])
+    await shell.see(lambda shown: "Ctrl-C stops" in shown.split("fg\n")[-1])
+    (tmp_path / "workspace" / "continued").touch()
+    await shell.see(lambda shown: "42" in shown.split("fg\n")[-1])
     await shell("send-keys", "/exit", "Enter")
     await shell.see(lambda shown: "To resume later" in shown)
 
