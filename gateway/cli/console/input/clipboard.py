@@ -8,8 +8,10 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from agent.errors import KoreError
 from agent.i18n import t
@@ -20,6 +22,8 @@ from gateway.cli.console.input.pastes import Pastes
 
 _TIMEOUT_S = 10.0
 _MAX_BYTES = 20_000_000
+KEEP_DAYS = 30
+_PREFIX = "kore-clipboard-"
 _HEX = re.compile(rb"[0-9A-Fa-f]+(?=\xc2?\xbb|$)")
 _WINDOWS_PICTURE = (
     "Add-Type -AssemblyName System.Windows.Forms,System.Drawing;"
@@ -127,13 +131,33 @@ async def pasted_input(pastes: Pastes) -> str:
     return f'@"{store_picture(content)}" '
 
 
-def store_picture(picture: bytes) -> str:
-    """Store a picture in a temporary file of this user; return its path."""
+def store_picture(picture: bytes, folder: Path | None = None) -> str:
+    """Store a picture in a temporary file of this user; return its path.
+
+    The session shows the file to the model again with each request, also after it was resumed. So
+    it stays after the message was sent, and a later paste deletes it after `KEEP_DAYS`. `folder`:
+    the folder for temporary files by default.
+    """
+    folder = folder or Path(tempfile.gettempdir())
+    _delete_expired(folder)
     kind = sniff_image_type(picture[:16]) or ""
     ending = kind.removeprefix("image/")
-    with tempfile.NamedTemporaryFile(prefix="kore-", suffix=f".{ending}", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        prefix=_PREFIX, suffix=f".{ending}", dir=folder, delete=False
+    ) as file:
         file.write(picture)
     return file.name
+
+
+def _delete_expired(folder: Path) -> None:
+    """Delete this user's pasted pictures that are older than `KEEP_DAYS`."""
+    before = time.time() - KEEP_DAYS * 86_400
+    for path in folder.glob(f"{_PREFIX}*"):
+        # Another terminal may delete it at the same time.
+        with suppress(FileNotFoundError):
+            info = path.lstat()
+            if info.st_uid == os.geteuid() and info.st_mtime < before:
+                path.unlink()
 
 
 async def _output(command: Sequence[str], environ: Mapping[str, str]) -> bytes:

@@ -1,13 +1,20 @@
 """The clipboard, read through stand-ins for the programs of a desktop."""
 
 import base64
+import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from agent.errors import KoreError
-from gateway.cli.console.input.clipboard import pasted_input, read_clipboard
+from gateway.cli.console.input.clipboard import (
+    KEEP_DAYS,
+    pasted_input,
+    read_clipboard,
+    store_picture,
+)
 from gateway.cli.console.input.pastes import Pastes
 
 PNG = base64.b64decode(
@@ -100,3 +107,13 @@ async def test_picture_becomes_a_mention_of_a_private_file(
     assert path.read_bytes() == PNG
     assert path.stat().st_mode & 0o777 == 0o600
     path.unlink()
+
+
+def test_expired_pictures_are_deleted_by_the_next_paste(tmp_path: Path) -> None:
+    expired, recent = (Path(store_picture(PNG, tmp_path)) for _ in range(2))
+    (other := tmp_path / "kore-notes.png").write_bytes(PNG)
+    for path, days in ((expired, KEEP_DAYS + 1), (other, KEEP_DAYS + 1), (recent, KEEP_DAYS - 1)):
+        written_at = time.time() - days * 86_400
+        os.utime(path, (written_at, written_at))
+    new = Path(store_picture(PNG, tmp_path))
+    assert set(tmp_path.iterdir()) == {recent, other, new}
