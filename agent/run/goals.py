@@ -12,6 +12,7 @@ from agent.providers.usage import NUSD_PER_USD, InMemoryMeter
 from agent.records import frozen
 from agent.run.history import History
 from agent.run.options import with_earlier
+from agent.tools.waiting_time import WaitingTime, waiting_time
 from agent.types import Context, Message, Result, Text
 
 GoalReason = TurnReason | LimitReason | Literal["plan"]
@@ -47,7 +48,11 @@ class GoalResult:
 
 @frozen
 class GoalRun:
-    """Work for a goal in a session. `run_turn` runs a turn; in plan mode only one is run."""
+    """Work for a goal in a session. `run_turn` runs a turn; in plan mode only one is run.
+
+    The `clock`, in seconds, measures the work; time in which a question waits for its answer does
+    not count.
+    """
 
     goal: str
     limits: GoalLimits
@@ -56,10 +61,15 @@ class GoalRun:
     judge: GoalJudge
     run_turn: Callable[[Message], Awaitable[Result[Any]]]
     is_plan: bool = False
+    clock: Callable[[], float] = time.monotonic
 
     async def run(self) -> GoalResult:
         """Work until the goal is met or paused. Raises the `KoreError` of a turn or a check."""
-        meter, began_s = InMemoryMeter(), time.monotonic()
+        with waiting_time(self.clock) as waited:
+            return await self._run(waited)
+
+    async def _run(self, waited: WaitingTime) -> GoalResult:
+        meter, began_s = InMemoryMeter(), self.clock()
         message = Message("user", (Text(self.goal), Context(load_prompt("goal_begin"))))
         results: list[Result[Any]] = []
         while True:
@@ -70,7 +80,8 @@ class GoalRun:
                 break
             messages = await self.history.load(self.session)
             verdict = await self.judge.judge(self.goal, messages, meter)
-            progress = self._progress(results, time.monotonic() - began_s, meter)
+            worked_s = self.clock() - began_s - waited.total_s
+            progress = self._progress(results, worked_s, meter)
             remark = verdict.evidence if verdict.is_met else verdict.missing
             reason = self._obstacle(verdict, progress)
             if verdict.is_met or reason is not None:

@@ -37,6 +37,7 @@ from agent.tools.base import (
     Tool,
 )
 from agent.tools.run_context import ToolInterceptor
+from agent.tools.waiting_time import open_question
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,8 @@ class Authorizer:
             rule=decision.rule,
         )
         try:
-            response = await _ask(self.approver, question, hooks, context)
+            with open_question():
+                response = await _ask(self.approver, question, hooks, context)
         except NobodyToAsk as exc:
             raise self._nobody(decision) from exc
         except KoreError as exc:

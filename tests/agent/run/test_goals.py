@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 import kore
+from agent.approvals import Answer, ApprovalRequest
+from agent.context.goal_judge import GoalJudge
 from agent.errors import BadReply, Rejected
 from agent.providers.scripted import ScriptedProvider
-from agent.types import Context
+from agent.run.goals import GoalRun
+from agent.types import Context, Message, Result, assistant
+from tests.agent.props import call
 
 MET = json.dumps({"met": True, "evidence": "12 tests passed", "missing": ""})
 GOAL = "make the tests pass"
@@ -60,6 +64,42 @@ async def test_limit_pauses_the_goal(tmp_path: Path, limits: kore.GoalLimits, re
     async with kore.Agent(model, workspace=tmp_path) as agent:
         goal = await agent.run_goal(GOAL, limits=limits)
     assert (goal.reason, goal.remark, goal.turns) == (reason, "the rest", 1)
+
+
+@pytest.mark.parametrize(
+    ("waits", "works", "reason"), [(True, False, None), (False, True, "time"), (True, True, "time")]
+)
+async def test_time_of_open_questions_does_not_count(
+    tmp_path: Path, *, waits: bool, works: bool, reason: str | None
+) -> None:
+    now_s = 0.0
+
+    async def approve(request: ApprovalRequest) -> Answer:
+        nonlocal now_s
+        now_s += 7200 * waits
+        return "once"
+
+    async def run_turn(message: Message) -> Result[Any]:
+        nonlocal now_s
+        now_s += 7200 * works
+        return await agent.run(message, session="work")
+
+    file, workspace = tmp_path / "a.txt", tmp_path / "work"
+    workspace.mkdir()
+    write = call("write_file", path=str(file), content="a")
+    model = ScriptedProvider([assistant("", (write,)), "Begun.", unmet(), "Done.", MET])
+    async with kore.Agent(model, workspace=workspace, approve=approve) as agent:
+        goal = await GoalRun(
+            GOAL,
+            kore.GoalLimits(hours=1),
+            "work",
+            agent.history,
+            GoalJudge(agent.models, agent.redactor),
+            run_turn,
+            clock=lambda: now_s,
+        ).run()
+    assert file.exists()
+    assert goal.reason == reason
 
 
 async def test_question_pauses_the_goal_and_another_call_continues(tmp_path: Path) -> None:
