@@ -1,7 +1,7 @@
 """Port for tools, with the environment and context of their calls."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -284,10 +284,11 @@ class CommandFiles(Protocol):
         """Return the folder of temporary files of the conversation, created if missing. Blocks."""
         ...
 
-    def real_path(self, path: str) -> str:
+    def real_path(self, path: str, added: Iterable[FolderAccess] = ()) -> str:
         """Return the path of a file on this machine, because commands have their own /tmp.
 
-        A file that exists only in the machine's /tmp keeps its path. Blocks.
+        A file in an `added` folder, or that exists only in the machine's /tmp, keeps its path.
+        Blocks.
         """
         ...
 

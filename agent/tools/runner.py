@@ -348,7 +348,7 @@ class ToolRunner:
         path = args.get("path")
         if isinstance(path, str) and "\0" not in path and not planned:
             if plan is None and shared_files is not None:
-                path = shared_files.real_path(path)
+                path = shared_files.real_path(path, context.folders)
             paths.append(context.base / path)
         strange_paths = [path for path in paths if not context.origin.is_own(path)]
         if not strange_paths:

@@ -124,7 +124,7 @@ class WorkspaceScope:
         leaves = outside is not None and restrict and inbox is None and call.owner
         shared_files = call.shared_files if leaves else None
         real = resolve_in_workspace(
-            path if shared_files is None else shared_files.real_path(path),
+            path if shared_files is None else shared_files.real_path(path, call.folders),
             call.workspace,
             restrict=restrict and inbox is None and not leaves,
             blocked=self.settings.blocked_paths,

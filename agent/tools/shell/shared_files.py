@@ -2,8 +2,10 @@
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
+from agent.approvals import FolderAccess
 from agent.records import frozen
 from agent.security.files.reading_rights import ReadingRights
 from agent.security.sandbox import environment
@@ -47,11 +49,13 @@ class SandboxFiles:
             log.warning("the folder for temporary files cannot be used: %s", exc)
             return None
 
-    def real_path(self, path: str) -> str:
+    def real_path(self, path: str, added: Iterable[FolderAccess] = ()) -> str:
         if not path.startswith("/") or "\0" in path:
             return path
         lexical = Path(os.path.normpath(path))
         if lexical.is_relative_to(self.workspace) or not lexical.is_relative_to(_TMP):
+            return path
+        if any(lexical.is_relative_to(folder.path) for folder in added):
             return path
         temporary = self.temporary()
         inside = None if temporary is None else temporary.path / lexical.relative_to(_TMP)

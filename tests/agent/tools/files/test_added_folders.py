@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -663,3 +664,19 @@ async def test_added_folders_are_iterated_once() -> None:
     folders.add(FolderAccess(Path("/a"), is_writable=True))
     folders.add(FolderAccess(Path("/a/b")))
     assert list(folders) == [FolderAccess(Path("/a"), is_writable=True)]
+
+
+async def test_new_file_in_a_folder_added_under_tmp_is_created_there(
+    turn: Turn, settings: ToolSettings, box: Bubblewrap
+) -> None:
+    turn = in_sandbox(turn, settings, box)
+    with TemporaryDirectory(dir="/tmp") as name:
+        path = Path(name) / "new.txt"
+        turn.add(Path(name), is_writable=True)
+        written = await turn.run("write_file", path=str(path), content="new\n")
+        assert not written.is_error, written.for_model
+        assert path.read_text() == "new\n"
+        assert "new" in (await turn.run("exec", command=f"cat {path}")).for_model
+        # A folder that nobody has added is the conversation's own.
+        await turn.run("write_file", path=f"{name}-not-added.txt", content="own\n")
+        assert not Path(f"{name}-not-added.txt").exists()
