@@ -150,8 +150,7 @@ class _Collector:
             is_state = isinstance(value, dict | list | str) and bool(value)
             if not is_state or name in self._ignored or name in self._left_out:
                 continue
-            self._chars += len(str(value))
-            if self._chars > _MAX_CHARS or not self._join(name, value):
+            if not self._join(name, value) or self._chars > _MAX_CHARS:
                 self._left_out.add(name)
                 self._values.pop(name, None)
 
@@ -162,10 +161,14 @@ class _Collector:
         """Return whether the value could be joined with the earlier pieces of its field."""
         before = self._values.get(name)
         if isinstance(value, list) and isinstance(before, list | None):
-            if value != before:
+            # Equal pieces of a block are two pieces of its text.
+            if value != before or any(map(_has_index, value)):
                 self._extend(name, value)
             return True
-        if before is None or before == value:
+        if before == value:
+            return True
+        self._chars += len(str(value))
+        if before is None:
             self._values[name] = value
             return True
         if isinstance(value, dict) and isinstance(before, dict):
@@ -177,20 +180,27 @@ class _Collector:
         """Add the items of a list; those with the same index and type are pieces of one."""
         values = self._values.setdefault(name, [])
         for item in items:
-            if not isinstance(item, dict) or item.get("index") is None:
+            if not _has_index(item):
+                self._chars += len(str(item))
                 values.append(item)
                 continue
             place = (name, repr((item["index"], item.get("type"))))
             if place not in self._blocks:
                 self._blocks[place] = {}
                 values.append(self._blocks[place])
-            _grow(self._blocks[place], item)
+            self._grow(self._blocks[place], item)
+
+    def _grow(self, block: dict[str, Any], piece: Mapping[str, Any]) -> None:
+        """Add a piece to its block; what every piece repeats is counted once."""
+        for name, value in piece.items():
+            before = block.get(name)
+            if name in _GROWING and isinstance(before, str) and isinstance(value, str):
+                block[name] = before + value
+                self._chars += len(value)
+            elif value != before and (value is not None or name not in block):
+                block[name] = value
+                self._chars += len(str(value))
 
 
-def _grow(block: dict[str, Any], piece: Mapping[str, Any]) -> None:
-    for name, value in piece.items():
-        before = block.get(name)
-        if name in _GROWING and isinstance(before, str) and isinstance(value, str):
-            block[name] = before + value
-        elif value is not None or name not in block:
-            block[name] = value
+def _has_index(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("index") is not None

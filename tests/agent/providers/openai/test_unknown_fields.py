@@ -102,6 +102,14 @@ def test_values_that_cannot_be_sent_are_left_out(state: Any) -> None:
     assert sent_to("here", reply) == {"role": "assistant", "content": "a"}
 
 
+def test_long_reasoning_in_many_pieces_is_replayed() -> None:
+    piece = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0, "text": "hm "}
+    deltas = [{"reasoning_details": [piece], "channel": "analysis"}] * 10_000
+    sent = sent_to("here", reply_of({"content": "a"}, *deltas))
+    assert sent["reasoning_details"] == [{**piece, "text": "hm " * 10_000}]
+    assert sent["channel"] == "analysis"
+
+
 def test_many_fields_together_are_limited() -> None:
     fields = {f"field{number}": "x" * 9_000 for number in range(50)}
     assert len(json.dumps(sent_to("here", reply_of({"content": "a", **fields})))) < 200_000
