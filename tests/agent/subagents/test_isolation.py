@@ -18,7 +18,7 @@ from agent.settings import AgentSettings
 from agent.subagents.definition import SubagentDefinition, read_definition
 from agent.subagents.isolation import worktree_name
 from agent.types import Message, ToolCall, assistant
-from tests.agent.worktrees.repositories import commit_all, create_repository, git
+from tests.agent.worktrees.repositories import IDENTITY, commit_all, create_repository, git
 
 pytestmark = pytest.mark.programs("git")
 BRANCH = re.compile(r"on the branch (kore/sub-[\w-]+)")
@@ -173,7 +173,7 @@ async def test_worktree_with_a_merge_in_progress_is_kept_and_named(repository: P
     git(repository, "checkout", "-q", "main")
     (repository / "main.py").write_text("value = 3\n")
     commit_all(repository, "three")
-    command = json.dumps({"command": "git merge other"})
+    command = json.dumps({"command": f"git {' '.join(IDENTITY)} merge other"})
     (text,) = await run(agent_in(repository), task(f"!tool exec {command}", isolation="worktree"))
     assert "is kept as it is" in text
     assert len(worktrees(repository)) == 1

@@ -17,6 +17,7 @@ from agent.security.taint.worktree_record import WorktreeRecord
 from agent.worktrees.git import WorktreeError, find_checkout
 from agent.worktrees.project_worktrees import ProjectWorktrees
 from tests.agent.worktrees.repositories import (
+    IDENTITY,
     commit_all,
     create_repository,
     git,
@@ -333,7 +334,7 @@ def test_merge_in_progress_is_named_with_the_way_out(repository: Path) -> None:
         (place / "main.py").write_text(f"value = {value}\n")
         commit_all(place, f"value {value}")
     # State of the checkout after a kill between git's merge and its reversal.
-    subprocess.run(["git", "merge", "-q", "kore/fix"], cwd=repository, check=False)
+    subprocess.run(["git", *IDENTITY, "merge", "-q", "kore/fix"], cwd=repository, check=False)
     with pytest.raises(WorktreeError, match="a merge or rebase is in progress") as caught:
         worktrees.merge(worktrees.find("fix"))
     assert caught.value.hint is not None

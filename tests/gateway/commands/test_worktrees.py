@@ -10,7 +10,7 @@ import pytest
 from gateway.core.messages import Sender, route_of_session
 from gateway.core.session_folder import SessionFolder
 from gateway.store.repositories.conversations import session_folders
-from tests.agent.worktrees.repositories import commit_all, create_repository, git
+from tests.agent.worktrees.repositories import IDENTITY, commit_all, create_repository, git
 from tests.gateway.parts import Parts, answer_to, chat_message, console_message, running
 
 pytestmark = pytest.mark.programs("git")
@@ -66,7 +66,7 @@ async def test_listing_names_a_merge_in_progress(tmp_path: Path, repository: Pat
         for place, value in ((folder, 2), (repository, 3)):
             (place / "main.py").write_text(f"value = {value}\n")
             commit_all(place, f"value {value}")
-        subprocess.run(["git", "merge", "-q", "kore/fix"], cwd=repository, check=False)
+        subprocess.run(["git", *IDENTITY, "merge", "-q", "kore/fix"], cwd=repository, check=False)
         assert "git merge --abort" in await answer_to(parts, chat_message("/worktree"))
 
 
