@@ -10,13 +10,14 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs screenshots chat test test-postgres proofs injection test-all check lint format constraints schema vendor catalogue bench crash soak fuzz image-test clean
+.PHONY: help setup docs screenshots chat test test-postgres compatibility proofs injection test-all check lint format constraints schema vendor catalogue bench crash soak fuzz image-test clean
 
 help:
 	@echo "make setup        install, then the first questions: model, name, Telegram"
 	@echo "make chat         talk to Kore in this terminal"
 	@echo "make test         run the suite, without the long proofs"
 	@echo "make test-postgres  run the tests of the gateway on PostgreSQL instead of SQLite"
+	@echo "make compatibility  run the tests with programs of others, and write docs/compatibility.md"
 	@echo "make proofs       run only the long proofs: sandbox escapes, dozens of kills"
 	@echo "make test-all     run the whole suite, with the long proofs"
 	@echo "make injection    test prompt injection with other sandboxes and as an ordinary user"
@@ -60,6 +61,11 @@ POSTGRES_TESTS ?= tests/gateway tests/contracts/test_service.py tests/crash \
 test-postgres: $(VENV)/.dev
 	@KORE_TEST_STORE=postgres $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow" \
 		$(POSTGRES_TESTS) $(PYTEST_ARGS)
+
+# `.ci/run compatibility` installs the programs first.
+compatibility: $(VENV)/.dev
+	@$(BIN)/pytest -n 2 -m counterpart --compatibility tests/contracts tests/gateway/fanout \
+		tests/gateway/server/openai_api $(PYTEST_ARGS)
 
 proofs: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)

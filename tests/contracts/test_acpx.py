@@ -15,6 +15,8 @@ from tests.fakes.editor import KEY, EditorSetup
 from tests.fakes.model import ModelServer
 from tests.fakes.model_script import Call, ReplyScript
 
+pytestmark = pytest.mark.counterpart("acpx")
+
 
 @pytest.fixture
 def acpx() -> str:

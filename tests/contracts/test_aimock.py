@@ -20,7 +20,7 @@ from agent.providers.http.transport import Deadlines
 from agent.types import Message, Text, Thinking, user
 from tests.contracts.formats import FORMATS
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.counterpart("aimock")]
 NATIVE = ("openai", "openai by sdk", "anthropic", "ollama")
 IN_WORDS = ("xml", "xml in ollama")
 TOOL = ToolSpec("exec", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})

@@ -29,6 +29,7 @@ from tests.contracts.code_servers import (
     only,
     processes_in,
 )
+from tests.counterparts import each_counterpart
 
 PROJECT_OF = {
     "pyright": "python",
@@ -184,7 +185,7 @@ def before_write() -> str:
     return "report"
 
 
-@pytest.fixture(params=PROJECT_OF)
+@pytest.fixture(params=each_counterpart(PROJECT_OF))
 async def calls(
     request: pytest.FixtureRequest, tmp_path: Path, before_write: str
 ) -> AsyncIterator[CodeCalls]:
@@ -251,7 +252,7 @@ async def test_uses_are_found_behind_a_comment_with_the_name(calls: CodeCalls) -
     }
 
 
-@pytest.mark.parametrize("calls", ["pyright", "ty"], indirect=True)
+@pytest.mark.parametrize("calls", each_counterpart(["pyright", "ty"]), indirect=True)
 async def test_name_with_two_definitions_is_not_renamed(calls: CodeCalls) -> None:
     path = "shop/items.py"
     lines = await calls.lines("hover", path, symbol="price")
@@ -313,7 +314,9 @@ async def test_symbols_are_found_before_a_file_is_named(calls: CodeCalls) -> Non
 
 
 # Not clangd: it reads the included files from the disk.
-@pytest.mark.parametrize("calls", ["pyright", "ty", "typescript", "tsc", "gopls"], indirect=True)
+@pytest.mark.parametrize(
+    "calls", each_counterpart(["pyright", "ty", "typescript", "tsc", "gopls"]), indirect=True
+)
 @pytest.mark.parametrize("known", ["open", "read", "only by the server"])
 async def test_dependents_are_checked(calls: CodeCalls, known: str) -> None:
     project = project_of(calls)
@@ -357,6 +360,7 @@ async def test_interdependent_files_of_one_edit_have_no_errors(calls: CodeCalls)
     assert errors_of(await calls.run("edit_file", **edit)) != []
 
 
+@pytest.mark.counterpart("gopls")
 async def test_go_modules_in_the_personal_cache_are_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,7 +407,9 @@ async def test_rename_changes_every_file(calls: CodeCalls) -> None:
         )
 
 
-@pytest.mark.parametrize("calls", ["typescript", "tsc", "clangd", "gopls"], indirect=True)
+@pytest.mark.parametrize(
+    "calls", each_counterpart(["typescript", "tsc", "clangd", "gopls"]), indirect=True
+)
 async def test_format_applies_the_server_style(calls: CodeCalls) -> None:
     path, untidy, tidy = UNTIDY[project_of(calls)]
     (calls.folder / path).write_text(untidy)

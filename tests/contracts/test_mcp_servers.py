@@ -96,8 +96,11 @@ async def everything(
         await process.communicate()
 
 
+@pytest.mark.counterpart("server-everything")
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_everything_server(tmp_path: Path, transport: str, unused_tcp_port: int) -> None:
+async def test_tools_resources_and_elicitation_over_both_transports(
+    tmp_path: Path, transport: str, unused_tcp_port: int
+) -> None:
     elicitations: list[Elicitation] = []
 
     async def answer(question: Elicitation) -> ElicitationAnswer:
@@ -123,7 +126,8 @@ async def test_everything_server(tmp_path: Path, transport: str, unused_tcp_port
         assert next(field.name for field in elicitations[0].fields) == "name"
 
 
-async def test_filesystem_server(tmp_path: Path) -> None:
+@pytest.mark.counterpart("server-filesystem")
+async def test_files_are_written_and_read_in_the_named_folder(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     server = McpServerSettings("f", program("mcp-server-filesystem"), (str(folder),))
@@ -136,7 +140,8 @@ async def test_filesystem_server(tmp_path: Path) -> None:
         assert (outside.is_error, "denied" in outside.for_model) == (True, True)
 
 
-async def test_memory_server(tmp_path: Path) -> None:
+@pytest.mark.counterpart("server-memory")
+async def test_entities_are_kept_between_runs(tmp_path: Path) -> None:
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
     server = McpServerSettings("m", program("mcp-server-memory"), env=env)
     ada = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
@@ -146,7 +151,8 @@ async def test_memory_server(tmp_path: Path) -> None:
         assert "writes programs" in (await call("search_nodes", query="Ada")).for_model
 
 
-async def test_time_server(tmp_path: Path) -> None:
+@pytest.mark.counterpart("mcp-server-time")
+async def test_time_is_converted(tmp_path: Path) -> None:
     async with calling(tmp_path, McpServerSettings("t", program("mcp-server-time"))) as call:
         listing = call.servers.listing("t")
         assert listing is not None
@@ -158,7 +164,8 @@ async def test_time_server(tmp_path: Path) -> None:
         assert (await call("get_current_time", timezone="Nowhere/City")).is_error
 
 
-async def test_git_server(tmp_path: Path) -> None:
+@pytest.mark.counterpart("mcp-server-git")
+async def test_status_of_a_repository(tmp_path: Path) -> None:
     path = program("mcp-server-git")
     folder = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(folder)], check=True)

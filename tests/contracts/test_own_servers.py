@@ -38,6 +38,7 @@ async def reply_of(models: ModelPool, *messages: Message) -> str:
     return last.message.text
 
 
+@pytest.mark.counterpart("llama.cpp")
 async def test_unsupported_limit_is_not_sent(models: ModelPool, model_server: ModelServer) -> None:
     def llama(body: Mapping[str, Any]) -> ReplyScript:
         """Ignore unknown fields; without a limit the reply is very long."""
@@ -47,6 +48,7 @@ async def test_unsupported_limit_is_not_sent(models: ModelPool, model_server: Mo
     assert await reply_of(models, user("hi")) == "short"
 
 
+@pytest.mark.counterpart("llama.cpp")
 @pytest.mark.parametrize(
     "complaint",
     [
@@ -69,6 +71,7 @@ async def test_limit_is_renamed_after_the_first_rejection(
     assert limits == [None, 50, 50]
 
 
+@pytest.mark.counterpart("llama.cpp")
 async def test_chat_template_that_fails_on_null_gets_text(
     models: ModelPool, model_server: ModelServer
 ) -> None:

@@ -58,6 +58,7 @@ async def test_force_parameter_needs_the_blocking_setting(tmp_path: Path) -> Non
         assert INSIST not in calls.parameters("write_file")
 
 
+@pytest.mark.counterpart("ty")
 async def test_several_files_are_planned_and_written_together(tmp_path: Path) -> None:
     folder = copy_project("python", tmp_path)
     async with code_calls(folder, only("ty")) as calls:
@@ -88,6 +89,7 @@ async def test_several_files_are_planned_and_written_together(tmp_path: Path) ->
             await calls.run("sync_virtual")
 
 
+@pytest.mark.counterpart("ty")
 async def test_plan_for_a_changed_file_is_not_written(tmp_path: Path) -> None:
     folder = copy_project("python", tmp_path)
     async with code_calls(folder, only("ty")) as calls:

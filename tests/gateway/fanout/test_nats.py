@@ -39,6 +39,7 @@ async def assert_it_carries(url: str) -> None:
         await wait_until(lambda: stream.messages == [b"hello"])
 
 
+@pytest.mark.counterpart("nats-server")
 @needs_nats
 @pytest.mark.parametrize(
     ("options", "login"),
@@ -66,6 +67,7 @@ async def test_address_includes_the_secret(
     assert "s3cr3t" not in caplog.text
 
 
+@pytest.mark.counterpart("nats-server")
 @needs_nats
 @needs_openssl
 async def test_tls_checks_the_certificate(
@@ -103,6 +105,7 @@ async def test_secret_is_not_sent_without_the_requested_tls(
     assert b"".join(lines) == b""
 
 
+@pytest.mark.counterpart("nats-server")
 @needs_nats
 async def test_frames_respect_the_maximum_of_the_server(tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"

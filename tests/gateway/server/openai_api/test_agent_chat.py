@@ -32,6 +32,7 @@ async def stored_roles(server: Served, session: str) -> list[str]:
     return [message["role"] for message in messages]
 
 
+@pytest.mark.counterpart("openai")
 async def test_models_are_agents_and_profiles(server: Served) -> None:
     async with client_of(server, "read") as client:
         names = [model.id async for model in client.models.list()]
@@ -42,7 +43,8 @@ async def test_models_are_agents_and_profiles(server: Served) -> None:
             await client.models.retrieve("kore/nobody")
 
 
-async def test_answer(server: Served) -> None:
+@pytest.mark.counterpart("openai")
+async def test_chat_completion(server: Served) -> None:
     async with client_of(server) as client:
         raw = await client.chat.completions.with_raw_response.create(
             model="kore", messages=says("hi")
@@ -65,6 +67,7 @@ async def test_tools_of_a_client_are_left_unused(server: Served) -> None:
             await create(model="kore", messages=says("hi"), tools=tools, tool_choice="required")
 
 
+@pytest.mark.counterpart("openai")
 async def test_streamed_answer_with_usage(server: Served) -> None:
     chunks = await streamed_chunks(server, "kore/plan", "hi")
     words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
@@ -118,6 +121,7 @@ async def test_same_key_runs_one_turn(server: Served) -> None:
     assert await stored_roles(server, session) == ["user", "assistant"]
 
 
+@pytest.mark.counterpart("openai")
 async def test_automatic_client_retry_runs_one_turn(server: Served) -> None:
     async with client_of(server) as client:
         create = client.chat.completions.with_raw_response.create
@@ -144,6 +148,7 @@ async def test_disconnected_client_stops_its_turn(server: Served) -> None:
     assert session["status"] == "idle"
 
 
+@pytest.mark.counterpart("openai")
 @pytest.mark.parametrize("path", ["chat/completions", "responses"])
 async def test_client_timeout_stops_its_turn(tmp_path: Path, path: str) -> None:
     provider = Gated()
@@ -173,6 +178,7 @@ def test_unsent_text_is_computed(sent: str, has_gap: bool, unsent: str) -> None:
     assert end.unsent(sent, "t") == unsent
 
 
+@pytest.mark.counterpart("openai")
 async def test_picture_reaches_the_agent(server: Served) -> None:
     content = [
         {"type": "text", "text": "look"},

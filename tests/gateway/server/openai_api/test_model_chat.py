@@ -37,6 +37,7 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[Served, ModelServer]]:
         yield both
 
 
+@pytest.mark.counterpart("openai")
 async def test_model_and_profile_by_name(both: tuple[Served, ModelServer]) -> None:
     server, model = both
     model.script(ReplyScript("one"), ReplyScript("two"))
@@ -64,6 +65,7 @@ async def test_model_and_profile_by_name(both: tuple[Served, ModelServer]) -> No
     assert (await server.call("status"))[1]["spent_today"]["calls"] == 2
 
 
+@pytest.mark.counterpart("openai")
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_client_tools(both: tuple[Served, ModelServer], is_stream: bool) -> None:
     server, model = both

@@ -239,6 +239,7 @@ async def test_response_continues_another(both: Both, model: str) -> None:
     assert sent.index("My name is Alice.") < sent.index("Hello Alice!") < sent.index("What is my")
 
 
+@pytest.mark.counterpart("openai")
 @MODELS
 async def test_openai_client_reads_the_stream(both: Both, model: str) -> None:
     server, backend = both
