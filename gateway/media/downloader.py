@@ -61,6 +61,7 @@ _FULL = mark_for_translation("the disk is nearly full")
 # Names for media without a name.
 _CALLED = {
     "photo": mark_for_translation("the photo"),
+    "live_photo": mark_for_translation("the photo"),
     "video": mark_for_translation("the video"),
     "animation": mark_for_translation("the animation"),
     "video_note": mark_for_translation("the video message"),

@@ -188,6 +188,17 @@ class BotApi(LoopbackServer):
         query = bot_inbound.callback_query(self.chats, chat_id, message_id, data, presser)
         return self._enqueue({"callback_query": query}, message_id, "callback_query")
 
+    async def user_stops(self, chat_id: int) -> UserMessage:
+        """Press Stop below the draft that the chat shows, as its person; the draft vanishes.
+
+        https://core.telegram.org/bots/api#messagegenerationstopped
+        """
+        stopped = self.chats.stoppable.pop(chat_id)
+        del self.chats.drafts[chat_id]
+        update = {"chat": self.chats.chat_json(chat_id), **stopped}
+        kind = "stopped_message_generation"
+        return self._enqueue({kind: update}, 0, kind)
+
     def group_becomes(self, group: int, supergroup: int, *, tell: bool = True) -> None:
         """Turn a group into a supergroup, where message ids start again.
 

@@ -70,6 +70,8 @@ class Chats:
         self.upgraded: dict[int, int] = {}
         # Draft of each private chat, shown until the message itself arrives.
         self.drafts: dict[int, str] = {}
+        # Drafts with a button Stop: the fields of the update that it sends.
+        self.stoppable: dict[int, dict[str, Any]] = {}
         self.reactions: dict[tuple[int, int], list[str]] = {}
         self.closed_as = "message thread not found"
         self.closed_threads: set[tuple[int, int]] = set()
@@ -94,6 +96,7 @@ class Chats:
         """Show a message; an id of 0 takes the chat's next id."""
         if shown.from_bot:
             self.drafts.pop(shown.chat_id, None)
+            self.stoppable.pop(shown.chat_id, None)
         if not shown.message_id:
             shown.message_id = self._last_id[shown.chat_id] + 1
         self._last_id[shown.chat_id] = max(self._last_id[shown.chat_id], shown.message_id)

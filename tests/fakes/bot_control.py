@@ -2,6 +2,7 @@
 
 POST /control/user_says   arguments of `BotApi.user_says`, or a list of them
 POST /control/user_presses  {"chat_id", "message_id", "data"}
+POST /control/user_stops  {"chat_id"}
 POST /control/fail        {"method", "fault": {"kind", ...}, "times" | "probability", "seed"}
 POST /control/heal
 GET  /control/sent?since=N&wait_s=S   journal entries from N on; waits until there is one
@@ -28,6 +29,7 @@ class BotControl:
             [
                 web.post("/control/user_says", self._user_says),
                 web.post("/control/user_presses", self._user_presses),
+                web.post("/control/user_stops", self._user_stops),
                 web.post("/control/fail", self._fail),
                 web.post("/control/heal", self._heal),
                 web.get("/control/sent", self._sent),
@@ -44,6 +46,9 @@ class BotControl:
 
     async def _user_presses(self, request: web.Request) -> web.Response:
         return web.json_response(asdict(await self._api.user_presses(**await request.json())))
+
+    async def _user_stops(self, request: web.Request) -> web.Response:
+        return web.json_response(asdict(await self._api.user_stops(**await request.json())))
 
     async def _fail(self, request: web.Request) -> web.Response:
         body: dict[str, Any] = await request.json()

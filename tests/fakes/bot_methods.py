@@ -210,6 +210,10 @@ class BotMethods:
         if not integer(params, "draft_id"):
             raise bad_request("draft_id must be non-zero")
         self._chats.drafts[chat_id] = text
+        if str(params.get("can_stop", "")).lower() == "true":
+            thread = integer(params, "message_thread_id")
+            topic = {"message_thread_id": thread} if thread else {}
+            self._chats.stoppable[chat_id] = {"draft_id": integer(params, "draft_id"), **topic}
         self._record(
             Effect("sendMessageDraft", chat_id, text=text, entities=entities, params=dict(params))
         )

@@ -6,6 +6,8 @@ the chat's current id as a prefix; ids without it are older.
 https://core.telegram.org/bots/api#responseparameters
 """
 
+from collections.abc import Mapping
+
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.core.messages import Route
 
@@ -15,8 +17,30 @@ def telegram_chat_id(route: Route, moves: ChatIdAliases) -> int:
     return int(moves.current(route.chat_id))
 
 
-def thread_of(route: Route) -> int | None:
-    return int(route.thread_id) if route.thread_id else None
+# Prefix of the thread ids of topics in the direct messages of a channel.
+_DIRECT = "direct-"
+
+
+def direct_topic(topic_id: int) -> str:
+    """Return the thread id of a topic in the direct messages of a channel.
+
+    https://core.telegram.org/bots/api#directmessagestopic
+    """
+    return f"{_DIRECT}{topic_id}"
+
+
+def is_direct(route: Route) -> bool:
+    """Return whether the route is a topic in the direct messages of a channel."""
+    return (route.thread_id or "").startswith(_DIRECT)
+
+
+def thread_parameters(route: Route) -> Mapping[str, int]:
+    """Return the parameters that name the route's topic in calls of the Bot API."""
+    if not route.thread_id:
+        return {}
+    if is_direct(route):
+        return {"direct_messages_topic_id": int(route.thread_id.removeprefix(_DIRECT))}
+    return {"message_thread_id": int(route.thread_id)}
 
 
 def telegram_message_id(route: Route, message_id: str, moves: ChatIdAliases) -> int | None:

@@ -122,6 +122,17 @@ async def test_silent_turn_shows_a_draft_and_then_one_message(
     assert chat not in gateway.api.chats.drafts
 
 
+async def test_stop_below_a_draft_stops_the_turn(gateway: GatewayProcess, chat: int) -> None:
+    gateway.model.script(ReplyScript(text="late", waits_at=0))
+    await gateway.api.user_says(chat, "go")
+    await gateway.until(lambda: gateway.api.chats.stoppable.get(chat))
+    await gateway.api.user_stops(chat)
+    await gateway.until(lambda: gateway.api.answers(chat))
+    await gateway.idle()
+    assert "late" not in "".join(gateway.api.answers(chat))
+    gateway.model.let_go()
+
+
 async def test_very_long_answer_is_its_beginning_and_a_file(
     gateway: GatewayProcess, chat: int
 ) -> None:

@@ -12,7 +12,10 @@ from gateway.channels.telegram.settings import Bot, TelegramSettings
 from gateway.core.messages import Media, OutboundPart
 
 BATCH_LIMIT = 100
-_KINDS = ["message", "edited_message", "callback_query", "my_chat_member"]
+_KINDS = [
+    *("message", "edited_message", "callback_query", "my_chat_member"),
+    "stopped_message_generation",
+]
 
 
 class TelegramClient:

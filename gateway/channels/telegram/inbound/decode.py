@@ -4,7 +4,7 @@ https://core.telegram.org/bots/api#update
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.i18n import language_of
@@ -12,8 +12,10 @@ from agent.records import frozen
 from agent.text.visible import escape_invisible, replace_lone_surrogates
 from gateway.channels.chat_aliases import ChatIdAliases
 from gateway.channels.chat_settings import ChatSettingsIndex
-from gateway.channels.telegram.ids import stored_id
+from gateway.channels.telegram.ids import direct_topic, stored_id
 from gateway.channels.telegram.inbound.media import kind_of, media_of
+from gateway.channels.telegram.inbound.rich_message import rich_markdown
+from gateway.channels.telegram.inbound.text_marks import mark_links_and_code
 from gateway.channels.telegram.settings import Bot
 from gateway.core.messages import InboundMessage, Media, Route, Sender
 
@@ -35,7 +37,9 @@ _SERVICE = frozenset(
         *("paid_message_price_changed", "giveaway_created", "giveaway_completed"),
         *("suggested_post_approved", "suggested_post_approval_failed", "suggested_post_declined"),
         *("suggested_post_paid", "suggested_post_refunded", "gift_upgrade_sent"),
-        *("chat_owner_left", "chat_owner_changed"),
+        *("chat_owner_left", "chat_owner_changed", "managed_bot_created"),
+        *("poll_option_added", "poll_option_deleted"),
+        *("community_chat_added", "community_chat_removed", "community_chat_joined"),
     )
 )
 _NAME_CHARS = 80
@@ -96,6 +100,8 @@ def decode(
     try:
         if "callback_query" in update:
             return _press(update["callback_query"], here, received_at)
+        if "stopped_message_generation" in update:
+            return _stop(update, here, received_at)
         edited = "edited_message" in update
         message = update.get("edited_message" if edited else "message")
         if message is None:
@@ -126,6 +132,27 @@ def _press(query: Mapping[str, Any], here: DecodeContext, received_at: float) ->
     )
 
 
+def _stop(update: Mapping[str, Any], here: DecodeContext, received_at: float) -> InboundMessage:
+    """Decode a pressed Stop below a draft as the command; drafts exist only in private chats.
+
+    https://core.telegram.org/bots/api#messagegenerationstopped
+    """
+    stopped = update["stopped_message_generation"]
+    chat, thread = stopped["chat"], stopped.get("message_thread_id")
+    sender = person(chat)
+    return InboundMessage(
+        channel="telegram",
+        account=here.account,
+        chat_id=here.moves.canonical(sender.id),
+        sender=sender,
+        event_id=f"stopped:{int(update['update_id'])}",
+        content="/stop",
+        received_at=received_at,
+        thread_id=str(int(thread)) if thread else None,
+        private=chat["type"] == "private",
+    )
+
+
 def _pressed_on(
     message: Mapping[str, Any], chat: Mapping[str, Any], here: DecodeContext
 ) -> str | None:
@@ -134,6 +161,8 @@ def _pressed_on(
 
 
 def _topic(message: Mapping[str, Any]) -> str | None:
+    if direct := message.get("direct_messages_topic"):
+        return direct_topic(int(direct["topic_id"]))
     thread = message.get("message_thread_id")
     return str(int(thread)) if thread and message.get("is_topic_message") else None
 
@@ -171,6 +200,18 @@ def _forward_source(message: Mapping[str, Any]) -> str | None:
     return _source(names | {"sender_user_name": message.get("forward_sender_name")})
 
 
+def _text_of(message: Mapping[str, Any]) -> tuple[str, Sequence[Mapping[str, Any]]]:
+    """Return a message's text, caption or rich content, and the entities of a text."""
+    for key, entities in (("text", "entities"), ("caption", "caption_entities")):
+        if (text := message.get(key)) is not None:
+            if not isinstance(text, str):
+                raise TypeError("the text is not a string")
+            return replace_lone_surrogates(text), message.get(entities) or ()
+    if rich := message.get("rich_message"):
+        return replace_lone_surrogates(rich_markdown(rich)), ()
+    return "", ()
+
+
 def _one_line(name: str) -> str:
     return escape_invisible(" ".join(replace_lone_surrogates(name).split()))[:_NAME_CHARS]
 
@@ -185,18 +226,17 @@ class _MessageDecoder:
         self._chat_id = int(message["chat"]["id"])
         self._message_id = int(message["message_id"])
         self._private = message["chat"]["type"] == "private"
-        text = message.get("text", message.get("caption", ""))
-        if not isinstance(text, str):
-            raise TypeError("the text is not a string")
         # Invisible characters, common in forwarded text, reach the model only as visible escapes.
-        self._text = escape_invisible(replace_lone_surrogates(text))
+        self._raw_text, self._entities = _text_of(message)
+        self._text = escape_invisible(self._raw_text)
 
     def inbound(self, received_at: float, edited: bool) -> InboundMessage | None:
         text, sender, album = self._text_for_us(self._text), self._sender(), self._album()
         # In an album, only one part has the caption with the bot's name.
         follows = text is None and album is not None and not edited
         overheard = text is None and self._listens()
-        content = self._text_with_media(self._text if overheard or follows else text, edited)
+        whole = self._marked() if overheard or follows else text
+        content = self._text_with_media(whole, edited)
         unknown = content is None and not edited and self._is_unknown()
         if sender is None or (content is None and not unknown):
             return None
@@ -279,24 +319,36 @@ class _MessageDecoder:
         """Return the text without the bot's name, or None if it is not addressed to the bot."""
         name = self._bot.username.lower()
         if command := _COMMAND.match(text):
-            target = command[2]
+            target, end = command[2], command.end()
             if target and target.lower() != name:
                 return None
-            return f"/{command[1]}{text[command.end() :]}"
+            # A name or number that was copied as code is an argument like any other.
+            return f"/{command[1]}{self._marked(start=end, with_code=False)[end:]}"
         if self._private:
-            return text
+            return self._marked()
         mention = re.compile(rf"(?<![\w@])@{re.escape(name)}(?!\w)[,:]?\s*", re.IGNORECASE)
-        without = mention.sub("", text).strip() if name else text
-        if without != text.strip() or self._is_named() or self._replied_sender_id() == self._bot.id:
-            return without
+        names = [match.span() for match in mention.finditer(self._raw_text)] if name else []
+        if names or self._is_named() or self._replied_sender_id() == self._bot.id:
+            return self._marked(names).strip()
         return None
+
+    def _marked(
+        self, cuts: Sequence[tuple[int, int]] = (), *, start: int = 0, with_code: bool = True
+    ) -> str:
+        """Return the text with links and code as Markdown, without the ranges in `cuts`."""
+        if not self._entities and not cuts:
+            return self._text
+        return escape_invisible(
+            mark_links_and_code(
+                self._raw_text, self._entities, cuts, start=start, with_code=with_code
+            )
+        )
 
     def _is_named(self) -> bool:
         """Return whether the text links the bot's profile, which works without a username."""
-        entities = self._message.get("entities") or self._message.get("caption_entities") or ()
         return any(
             entity.get("type") == "text_mention" and entity["user"]["id"] == self._bot.id
-            for entity in entities
+            for entity in self._entities
         )
 
     def _reply(self) -> Mapping[str, Any] | None:
@@ -312,9 +364,8 @@ class _MessageDecoder:
         return reply.get("from", {}).get("id") if reply else None
 
     def _quoted_text(self) -> str | None:
-        source = self._message.get("quote") or self._reply() or {}
-        text = source.get("text") or source.get("caption")
-        return escape_invisible(replace_lone_surrogates(str(text))) if text else None
+        text, entities = _text_of(self._message.get("quote") or self._reply() or {})
+        return escape_invisible(mark_links_and_code(text, entities)) or None
 
     def _is_own_quote(self) -> bool:
         """Return whether the sender wrote the message replied to, rather than forwarding it."""
@@ -347,4 +398,6 @@ class _MessageDecoder:
     def _quoted_media(self) -> tuple[Media, ...]:
         """Return files of the message replied to, even if it is in another chat."""
         quoted = self._reply() or self._message.get("external_reply")
+        if not quoted and (story := self._message.get("reply_to_story")):
+            quoted = {"story": story}
         return media_of(quoted, quoted=True) if quoted else ()

@@ -9,15 +9,18 @@ from typing import Any
 from agent.text.visible import replace_lone_surrogates
 from gateway.core.messages import Media
 
-# In the order of Telegram's own apps, because an animation is also a document.
+# In the order of Telegram's own apps, because an animation is also a document, and a live photo is
+# also a photo.
 KINDS = (
-    *("animation", "photo", "video", "video_note", "voice", "audio", "sticker"),
+    *("animation", "live_photo", "photo", "video", "video_note", "voice", "audio", "sticker"),
     *("document", "venue", "location", "contact", "poll", "dice"),
-    *("checklist", "story", "paid_media", "game"),
+    *("checklist", "story", "paid_media", "game", "gift", "unique_gift", "giveaway"),
+    *("giveaway_winners", "invoice"),
 )
 _WORDS_CHARS = 1_000
 _TYPES = {
     "photo": "image/jpeg",
+    "live_photo": "image/jpeg",
     "sticker": "image/webp",
     "voice": "audio/ogg",
     "audio": "audio/mpeg",
@@ -42,6 +45,12 @@ def media_of(message: Mapping[str, Any], *, quoted: bool = False) -> tuple[Media
         return (Media(kind, quoted=quoted, words=text),)
     if kind == "photo":
         content = _largest(content)
+    if kind == "live_photo":
+        # The model is shown its picture; without one, the file is a video.
+        if sizes := content.get("photo") or message.get("photo"):
+            content = {**content, **_largest(sizes), "mime_type": None}
+        else:
+            content = {"mime_type": "video/mp4", **content}
     moves = kind == "sticker" and (content.get("is_animated") or content.get("is_video"))
     name = content.get("file_name")
     return (
@@ -111,6 +120,27 @@ def _checklist(checklist: Mapping[str, Any]) -> str:
     return f"{checklist.get('title')}: {tasks}"
 
 
+def _gift(info: Mapping[str, Any]) -> str:
+    gift, text = info.get("gift") or {}, info.get("text")
+    emoji = (gift.get("sticker") or {}).get("emoji") or ""
+    label = f"{emoji} worth {gift.get('star_count')} stars".strip()
+    return f'{label}, with the text "{text}"' if text else label
+
+
+def _unique_gift(info: Mapping[str, Any]) -> str:
+    gift = info.get("gift") or {}
+    return f"{gift.get('base_name')} #{gift.get('number')} ({info.get('origin')})"
+
+
+def _giveaway(giveaway: Mapping[str, Any]) -> str:
+    prize = giveaway.get("prize_description") or "prizes"
+    return f"{prize} for {giveaway.get('winner_count')} winners"
+
+
+def _invoice(invoice: Mapping[str, Any]) -> str:
+    return f"{invoice.get('title')}: {invoice.get('description')}"
+
+
 def _story(story: Mapping[str, Any]) -> str:
     chat = story.get("chat") or {}
     whose = chat.get("title") or chat.get("first_name") or "somebody"
@@ -135,4 +165,9 @@ _DESCRIBERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "story": _story,
     "paid_media": _paid,
     "game": _game,
+    "gift": _gift,
+    "unique_gift": _unique_gift,
+    "giveaway": _giveaway,
+    "giveaway_winners": _giveaway,
+    "invoice": _invoice,
 }

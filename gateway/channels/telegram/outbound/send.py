@@ -32,10 +32,11 @@ from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.api.client import TelegramClient
 from gateway.channels.telegram.api.request import Refusal, RequestNotSent
 from gateway.channels.telegram.ids import (
+    is_direct,
     stored_id,
     telegram_chat_id,
     telegram_message_id,
-    thread_of,
+    thread_parameters,
 )
 from gateway.channels.telegram.outbound.render import mark_repeat, mark_topic_lost, render_preview
 from gateway.core.messages import OutboundMessage, OutboundPart, Route
@@ -182,8 +183,9 @@ class TelegramSender:
             telegram_chat_id(route, self._moves),
             number,
             replace_lone_surrogates(part.text),
-            message_thread_id=thread_of(route),
             entities=_entities(part),
+            # Telegram shows a button Stop, which sends an update: Bot API 10.3.
+            api_kwargs={**thread_parameters(route), "can_stop": True},
         )
         try:
             await self._outcome(route, draft)
@@ -194,13 +196,14 @@ class TelegramSender:
 
     async def typing(self, route: Route) -> None:
         """Show "typing" if the rate limit allows it. Raises `SendError`."""
-        if self._gate.try_acquire(route.chat_id, group=_is_group(route)):
+        # https://core.telegram.org/bots/api#sendchataction
+        if not is_direct(route) and self._gate.try_acquire(route.chat_id, group=_is_group(route)):
             await self._outcome(
                 route,
                 self._bot.send_chat_action(
                     telegram_chat_id(route, self._moves),
                     "typing",
-                    message_thread_id=thread_of(route),
+                    api_kwargs=dict(thread_parameters(route)),
                 ),
             )
 
@@ -256,9 +259,10 @@ class TelegramSender:
 
     def _target(self, route: Route, reply_to: str | None) -> dict[str, Any]:
         """Return the destination of a new message and its reply as parameters of the Bot API."""
-        target: dict[str, Any] = {"chat_id": telegram_chat_id(route, self._moves)}
-        if (thread := thread_of(route)) is not None:
-            target["message_thread_id"] = thread
+        target: dict[str, Any] = {
+            "chat_id": telegram_chat_id(route, self._moves),
+            **thread_parameters(route),
+        }
         answered = telegram_message_id(route, reply_to, self._moves) if reply_to else None
         if answered:
             reply = {"message_id": answered, "allow_sending_without_reply": True}

@@ -16,7 +16,7 @@ from gateway.channels.telegram.inbound.decode import (
 from gateway.channels.telegram.inbound.membership import membership_change
 from gateway.channels.telegram.settings import Bot
 from gateway.core.messages import InboundMessage
-from tests.gateway.channels.telegram.inbound.updates import ADA, message
+from tests.gateway.channels.telegram.inbound.updates import ADA, RICH, message
 
 BOT = Bot(42, "KoreBot")
 HERE = DecodeContext(BOT, "42", ChatSettingsIndex())
@@ -55,6 +55,193 @@ def test_edit_keeps_the_message_and_has_its_own_event_id() -> None:
     assert decoded is not None
     assert decoded.edited
     assert (decoded.message_id, decoded.event_id) == ("5", "7:5:1700000099")
+
+
+def entity(kind: str, offset: int, length: int, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "offset": offset, "length": length, **fields}
+
+
+def test_links_behind_words_and_code_are_markdown() -> None:
+    text = "😀 see docs, run ls -l or\nprint(1)\nnow"
+    entities = [
+        entity("text_link", 7, 4, url="https://example.org/a_(b)"),
+        entity("bold", 7, 4),
+        entity("code", 17, 5),
+        entity("pre", 26, 8, language="python"),
+    ]
+    assert content(message(text, entities=entities)) == (
+        "😀 see [docs](<https://example.org/a_(b)>), run `ls -l` or\n```python\nprint(1)\n```\nnow"
+    )
+
+
+def test_visible_address_is_not_repeated() -> None:
+    link = entity("text_link", 0, 19, url="https://example.org/")
+    assert content(message("https://example.org", entities=[link])) == "https://example.org"
+
+
+def test_code_with_backticks_gets_a_longer_fence() -> None:
+    code = [entity("code", 0, 3)]
+    assert content(message("a`b", entities=code)) == "``a`b``"
+    assert content(message("`a`", entities=code)) == "`` `a` ``"
+
+
+def test_caption_and_quote_show_their_links() -> None:
+    link = [entity("text_link", 0, 4, url="https://example.org/x")]
+    photo = message(
+        None, caption="this", caption_entities=link, photo=[{"file_id": "f", "width": 1}]
+    )
+    assert content(photo) == "[photo] [this](https://example.org/x)"
+    quoting = read(message(reply_to_message=message("that", entities=link)))
+    assert quoting is not None
+    assert quoting.quoted == "[that](https://example.org/x)"
+
+
+def test_name_of_the_bot_in_an_address_remains() -> None:
+    text = "@KoreBot read this"
+    link = [entity("text_link", 14, 4, url="https://example.org/@KoreBot")]
+    assert content(message(text, chat=-7, entities=link)) == (
+        "read [this](https://example.org/@KoreBot)"
+    )
+    assert content(message("read this", chat=-7, entities=[entity("code", 5, 4)])) is None
+
+
+def test_command_copied_as_code_is_a_command() -> None:
+    assert content(message("/allow 1234", entities=[entity("code", 0, 11)])) == "/allow 1234"
+    assert content(message("/allow 1234", entities=[entity("code", 7, 4)])) == "/allow 1234"
+    link = [entity("text_link", 10, 4, url="https://example.org/x")]
+    assert content(message("/goal see docs", entities=link)) == (
+        "/goal see [docs](https://example.org/x)"
+    )
+
+
+@pytest.mark.parametrize("offset", [2, 99])
+def test_entity_outside_of_the_text_is_ignored(offset: int) -> None:
+    assert content(message("hi", entities=[entity("code", offset, 3)])) == "hi"
+
+
+RICH_TEXT = """\
+## Plan
+
+See [docs](https://x.org/d)👍$x^2$
+
+| A | B |
+| --- | --- |
+| `a\\|b` |  |
+Sizes
+
+1. one
+- [x] two
+
+More
+
+```sh
+ls
+```
+
+> a
+> b
+Ada
+
+$$E=mc^2$$
+
+[photo]
+A cat
+Eve
+
+[of a newer telegram] still\\u{200b} here"""
+
+
+def test_rich_message_is_read_as_markdown() -> None:
+    assert content(message(None, rich_message=RICH)) == RICH_TEXT
+
+
+def test_rich_message_replied_to_is_quoted() -> None:
+    quoting = read(message("why?", reply_to_message=message(None, rich_message=RICH)))
+    assert quoting is not None
+    assert quoting.quoted == RICH_TEXT
+
+
+def test_endlessly_nested_rich_message_is_undecodable() -> None:
+    block: dict[str, Any] = {"type": "paragraph", "text": "x"}
+    for _ in range(200):
+        block = {"type": "blockquote", "blocks": [block]}
+    with pytest.raises(Undecodable):
+        read(message(None, rich_message={"blocks": [block]}))
+
+
+def test_live_photo_shows_its_picture() -> None:
+    sizes = [{"file_id": "p", "file_unique_id": "u", "width": 9, "height": 9, "file_size": 3}]
+    moving = {"file_id": "v", "file_unique_id": "w", "duration": 2, "mime_type": "video/mp4"}
+    decoded = read(message(None, live_photo={**moving, "photo": sizes}, photo=sizes))
+    assert decoded is not None
+    (media,) = decoded.media
+    assert decoded.content == "[live_photo]"
+    assert (media.kind, media.remote, media.media_type, media.seconds) == (
+        "live_photo",
+        "p",
+        "image/jpeg",
+        2,
+    )
+    without = read(message(None, live_photo=moving))
+    assert without is not None
+    assert (without.media[0].remote, without.media[0].media_type) == ("v", "video/mp4")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        (
+            "gift",
+            {"gift": {"sticker": {"emoji": "🎁"}, "star_count": 15}, "text": "Thanks"},
+            '🎁 worth 15 stars, with the text "Thanks"',
+        ),
+        (
+            "unique_gift",
+            {"gift": {"base_name": "Plush Pepe", "number": 7}, "origin": "transfer"},
+            "Plush Pepe #7 (transfer)",
+        ),
+        ("giveaway", {"winner_count": 3, "prize_description": "books"}, "books for 3 winners"),
+        ("invoice", {"title": "Tea", "description": "green"}, "Tea: green"),
+    ],
+)
+def test_gift_is_named(field: str, value: dict[str, Any], words: str) -> None:
+    decoded = read(message(None, **{field: value}))
+    assert decoded is not None
+    assert decoded.content == f"[{field}]"
+    assert decoded.media[0].words == words
+
+
+def test_story_replied_to_is_named() -> None:
+    decoded = read(message("nice", reply_to_story={"chat": {"id": 9, "title": "News"}, "id": 1}))
+    assert decoded is not None
+    (media,) = decoded.media
+    assert (media.kind, media.quoted) == ("story", True)
+    assert media.words == "of News, which bots are not shown"
+
+
+def test_topic_of_direct_messages_is_a_place_of_its_own() -> None:
+    topic = {"topic_id": 77, "user": ADA}
+    decoded = read(message("/new", chat=-7, direct_messages_topic=topic))
+    assert decoded is not None
+    assert decoded.thread_id == "direct-77"
+    assert not decoded.private
+
+
+def test_stopped_draft_is_the_command_of_its_person() -> None:
+    chat = {"id": 9, "type": "private", "first_name": "Ada"}
+    stopped = read({"chat": chat, "draft_id": 5}, "stopped_message_generation")
+    assert stopped is not None
+    assert (stopped.content, stopped.kind, stopped.private) == ("/stop", "message", True)
+    assert (stopped.principal, stopped.chat_id, stopped.event_id) == (
+        "telegram:9",
+        "9",
+        "stopped:1",
+    )
+    topic = read(
+        {"chat": chat, "draft_id": 5, "message_thread_id": 3}, "stopped_message_generation"
+    )
+    assert topic is not None
+    assert topic.thread_id == "3"
 
 
 def test_only_a_forum_topic_is_a_thread() -> None:
@@ -300,6 +487,7 @@ JSON = st.recursive(
 FIELDS = [
     *("message_id", "chat", "from", "text", "caption", "entities", "reply_to_message", "quote"),
     *("message_thread_id", "is_topic_message", "sender_chat", "edit_date", "photo"),
+    *("rich_message", "live_photo", "gift", "direct_messages_topic", "reply_to_story"),
 ]
 
 

@@ -12,6 +12,7 @@ from gateway.channels.telegram.inbound.media import KINDS
 from gateway.channels.telegram.inbound.update_batch import decode_batch, decode_stored
 from gateway.channels.telegram.settings import Bot
 from gateway.core.channel_events import UNDECODED_LIMIT_CHARS, Batch
+from tests.gateway.channels.telegram.inbound.updates import RICH
 
 HERE = DecodeContext(Bot(42, "KoreBot"), "42", ChatSettingsIndex())
 ADA = {"id": 9, "is_bot": False, "first_name": "Ada", "last_name": "L", "language_code": "en"}
@@ -49,6 +50,9 @@ UPDATES: dict[str, dict[str, Any]] = {
     "edit": {"edited_message": FULL},
     "press": {"callback_query": {"id": "q", "from": ADA, "data": "a", "message": FULL}},
     "change": {"my_chat_member": CHANGE},
+    "rich": {"message": message(rich_message=RICH)},
+    "stopped": {"stopped_message_generation": {"chat": CHAT, "draft_id": 5}},
+    "direct": {"message": {**GROUP, "direct_messages_topic": {"topic_id": 3}, "text": "/new"}},
     "moved": {"message": {**GROUP, "migrate_to_chat_id": -1007}},
     **{
         kind: {"message": message(**{kind: [FILE] if kind == "photo" else FILE}, caption="see")}
@@ -162,7 +166,7 @@ def test_stored_update_is_decoded_alone_or_in_a_response() -> None:
         assert not decode_stored(nothing, HERE, 1.0).messages
 
 
-@pytest.mark.parametrize("field", ["some_future_kind", "giveaway", "invoice", "gift"])
+@pytest.mark.parametrize("field", ["some_future_kind", "passport_data"])
 def test_private_message_of_unknown_kind_is_reported(field: str) -> None:
     (result,) = read({"message": message(**{field: {"x": 1}})}).messages
     assert (result.unknown, result.content) == (True, "")

@@ -17,3 +17,53 @@ def message(
         **fields,
     }
     return body if text is None else {**body, "text": text}
+
+
+# A rich message: https://core.telegram.org/bots/api#richmessage
+RICH = {
+    "blocks": [
+        {"type": "heading", "text": "Plan", "size": 2},
+        {
+            "type": "paragraph",
+            "text": [
+                "See ",
+                {"type": "url", "text": {"type": "bold", "text": "docs"}, "url": "https://x.org/d"},
+                {"type": "custom_emoji", "custom_emoji_id": "1", "alternative_text": "👍"},
+                {"type": "mathematical_expression", "expression": "x^2"},
+            ],
+        },
+        {
+            "type": "table",
+            "cells": [
+                [{"text": "A", "is_header": True}, {"text": "B", "is_header": True}],
+                [{"text": {"type": "code", "text": "a|b"}}, {}],
+            ],
+            "caption": "Sizes",
+        },
+        {
+            "type": "list",
+            "items": [
+                {"label": "1.", "blocks": [{"type": "paragraph", "text": "one"}]},
+                {
+                    "label": "•",
+                    "blocks": [{"type": "paragraph", "text": "two"}],
+                    "has_checkbox": True,
+                    "is_checked": True,
+                },
+            ],
+        },
+        {
+            "type": "details",
+            "summary": "More",
+            "blocks": [{"type": "pre", "text": "ls", "language": "sh"}],
+        },
+        {
+            "type": "blockquote",
+            "blocks": [{"type": "paragraph", "text": "a\nb"}],
+            "credit": "Ada",
+        },
+        {"type": "mathematical_expression", "expression": "E=mc^2"},
+        {"type": "photo", "photo": [], "caption": {"text": "A cat", "credit": "Eve"}},
+        {"type": "of_a_newer_telegram", "text": "still\u200b here"},
+    ]
+}

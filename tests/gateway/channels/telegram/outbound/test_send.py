@@ -291,6 +291,25 @@ async def test_draft_is_not_a_message(bot_api: BotApi, channel: TelegramChannel)
     assert bot_api.chats.drafts == {}
 
 
+async def test_draft_in_a_topic_has_a_button_stop(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.show_draft(replace(ROUTE, thread_id="3"), "⏳ Thinking", 5)
+    assert bot_api.chats.stoppable == {7: {"draft_id": 5, "message_thread_id": 3}}
+
+
+async def test_answer_in_direct_messages_names_their_topic(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    topic = Route("telegram", "123456", "-7", "direct-77")
+    await channel.send(message(route=topic))
+    (effect,) = bot_api.sends
+    assert effect.params["direct_messages_topic_id"] == 77
+    assert "message_thread_id" not in effect.params
+    await channel.typing(topic)
+    assert bot_api.calls == ["sendMessage"]
+
+
 async def test_groups_get_no_drafts(bot_api: BotApi, channel: TelegramChannel) -> None:
     await channel.show_draft(Route("telegram", "123456", "-7"), "⏳ Thinking", 5)
     assert bot_api.calls == []
