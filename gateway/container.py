@@ -199,7 +199,7 @@ def build_container(
         wake=wake_lane,
         is_command=command_reader.is_command,
         is_shared=link.is_shared,
-        report_after_s=timing.report_after_s,
+        report_limits=timing.reports,
         newcomers_wait_s=timing.newcomers_wait_s,
         skill_offer_after_s=timing.skill_offer_after_s,
     )

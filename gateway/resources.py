@@ -16,7 +16,7 @@ from gateway.delivery.sender import wait_for
 from gateway.runtime.paths import DataDir
 from gateway.sessions.skill_offer import MIN_DURATION_S
 from gateway.store.port import Store
-from gateway.turns.command_reports import REPORT_AFTER_S
+from gateway.turns.command_reports import ReportLimits
 from gateway.turns.isolation import NEWCOMERS_WAIT_S
 from gateway.turns.usage.reservations import MemoryReservations, Reservations
 
@@ -66,6 +66,6 @@ class Timing:
     usage_clock: Callable[[], float] = time.time
     job_clock: Callable[[], float] = time.time
     job_wait: Wait = wait_for
-    report_after_s: float = REPORT_AFTER_S
+    reports: ReportLimits = ReportLimits()
     newcomers_wait_s: float = NEWCOMERS_WAIT_S
     skill_offer_after_s: float = MIN_DURATION_S

@@ -37,7 +37,7 @@ _HEAD_LIMIT_BYTES = 8_192
 _MAX_CONNECTIONS = 32
 _REQUEST_TIMEOUT_S = 5.0
 # After this time a page reports that the database does not answer.
-_STATUS_TIMEOUT_S = 3.0
+STATUS_TIMEOUT_S = 3.0
 Counts = Callable[[], Mapping[str, float]]
 # Status, content type and body.
 Page = tuple[int, str, str]
@@ -53,8 +53,9 @@ class StatusReader:
     up after a timeout. Call `close` at the end.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, timeout_s: float) -> None:
         self._service = service
+        self._timeout_s = timeout_s
         self._reading: asyncio.Task[Mapping[str, Any]] | None = None
 
     async def read(self) -> Mapping[str, Any] | None:
@@ -62,7 +63,7 @@ class StatusReader:
         if self._reading is None:
             self._reading = asyncio.create_task(_status(self._service), name="status")
         reading = self._reading
-        await asyncio.wait({reading}, timeout=_STATUS_TIMEOUT_S)
+        await asyncio.wait({reading}, timeout=self._timeout_s)
         if not reading.done():
             return None
         if self._reading is reading:
@@ -81,14 +82,17 @@ async def _status(service: Service) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def gateway_pages(
-    service: Service, counts: Counts, turns: Callable[[], Mapping[str, Any]]
+    service: Service,
+    counts: Counts,
+    turns: Callable[[], Mapping[str, Any]],
+    status_timeout_s: float = STATUS_TIMEOUT_S,
 ) -> AsyncIterator[Pages]:
     """Return the pages of a gateway.
 
     `counts` are the monotonic counters and `turns` the counts of turns; the other metrics come from
-    `service.status`.
+    `service.status`. A database that does not answer within `status_timeout_s` counts as broken.
     """
-    reader = StatusReader(service)
+    reader = StatusReader(service, status_timeout_s)
 
     async def answer(path: str) -> Page | None:
         match path:

@@ -17,7 +17,6 @@ from gateway.server.connection_ranks import ConnectionRanks
 
 log = logging.getLogger(__name__)
 
-HANDSHAKE_TIMEOUT_S = 10.0
 # No file can be opened at the moment; the connection waits in the operating system's queue.
 _RETRY_INTERVAL_S = 0.5
 # Minimum interval between warnings that other people can trigger.
@@ -37,12 +36,14 @@ class ConnectionAcceptor:
         server: web.Server,
         ranks: ConnectionRanks,
         limit: int,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None,
+        handshake_timeout_s: float,
     ) -> None:
         self._server = server
         self._ranks = ranks
         self._limit = limit
         self._tls = tls
+        self._handshake_timeout_s = handshake_timeout_s
         self._handshakes: dict[asyncio.Task[None], None] = {}
         self._warned_at = float("-inf")
 
@@ -96,7 +97,7 @@ class ConnectionAcceptor:
                 self._server,
                 connection,
                 ssl=tls,
-                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S if tls else None,
+                ssl_handshake_timeout=self._handshake_timeout_s if tls else None,
             )
         except OSError as exc:
             log.debug("a connection was not opened: %s", type(exc).__name__)

@@ -18,6 +18,7 @@ from gateway.server.login import Login
 from gateway.server.openai_api.errors import error_body, error_response, unknown_path, with_status
 from gateway.server.openai_api.routes import add_openai_routes
 from gateway.server.revocation import RevocationWatch
+from gateway.server.timeouts import ServerTimeouts
 from gateway.server.tokens import TokenFile
 from gateway.server.web.pages import add_web_routes
 from gateway.server.websocket import Connections
@@ -31,7 +32,11 @@ _HEADERS = {
 
 
 def build_application(
-    service: Service, tokens: TokenFile, hosts: HostNames, ranks: ConnectionRanks
+    service: Service,
+    tokens: TokenFile,
+    hosts: HostNames,
+    ranks: ConnectionRanks,
+    timeouts: ServerTimeouts,
 ) -> web.Application:
     """Return the application.
 
@@ -47,11 +52,11 @@ def build_application(
     )
     app.router.add_get("/v1/hello", _hello)
     add_call_routes(app, service, budgets)
-    revocations = RevocationWatch(tokens)
+    revocations = RevocationWatch(tokens, timeouts.revocation_s)
     revocations.add_to(app)
     add_openai_routes(app, service, revocations)
     Connections(service, tokens, guard, handshake, revocations, budgets).add_to(app)
-    Login(tokens, handshake).add_to(app)
+    Login(tokens, handshake, timeouts.code_s).add_to(app)
     add_web_routes(app)
     app.on_response_prepare.append(_add_headers)
     return app

@@ -29,13 +29,13 @@ from gateway.server.acceptor import ConnectionAcceptor
 from gateway.server.application import build_application
 from gateway.server.connection_ranks import ConnectionRanks
 from gateway.server.host_names import HostNames, is_loopback, with_port
+from gateway.server.timeouts import ServerTimeouts
 from gateway.server.tokens import TokenFile
 
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 8790
 # A connection is closed after this time without a complete request.
-_IDLE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 2.0
 _BACKLOG = 256
 DEFAULT_CONNECTIONS = 500
@@ -118,6 +118,7 @@ class ServerOptions:
     hosts: Collection[str] = ()
     insecure: bool = False
     max_connections: int = DEFAULT_CONNECTIONS
+    timeouts: ServerTimeouts = ServerTimeouts()
 
     def check(self) -> None:
         """Raise `ConfigError` for an unsafe address."""
@@ -154,14 +155,15 @@ async def serve(
     options.check()
     address = options.address
     ranks = ConnectionRanks(options.max_connections)
-    app = build_application(service, tokens, HostNames(address.host, options.hosts), ranks)
+    hosts = HostNames(address.host, options.hosts)
+    app = build_application(service, tokens, hosts, ranks, options.timeouts)
     runner = web.AppRunner(
         app,
         access_log=None,
         logger=RequestLogger(log),
         handle_signals=False,
         shutdown_timeout=_STOP_TIMEOUT_S,
-        keepalive_timeout=_IDLE_TIMEOUT_S,
+        keepalive_timeout=options.timeouts.idle_s,
     )
     await runner.setup()
     try:
@@ -212,7 +214,9 @@ async def _accepting(
     """Serve connections to these sockets with the application, and close the sockets at the end."""
     server = runner.server
     assert server is not None
-    acceptor = ConnectionAcceptor(server, ranks, options.max_connections, tls)
+    acceptor = ConnectionAcceptor(
+        server, ranks, options.max_connections, tls, options.timeouts.handshake_s
+    )
     try:
         async with task_scope() as start:
             start(acceptor.accept(sockets))

@@ -26,7 +26,6 @@ from gateway.server.guard import (
 from gateway.server.handshake import KeyHandshake, refuse
 from gateway.server.tokens import AccessToken, TokenFile
 
-CODE_TTL_S = 300.0
 _MAX_CODES = 20
 # Limit per parent, because each login writes the token file.
 LOGINS = RateLimit(10, 0.2)
@@ -48,9 +47,10 @@ class LoginCode:
 class Login:
     """Login routes. Codes are only in memory, so a restart invalidates them."""
 
-    def __init__(self, tokens: TokenFile, handshake: KeyHandshake) -> None:
+    def __init__(self, tokens: TokenFile, handshake: KeyHandshake, code_ttl_s: float) -> None:
         self._tokens = tokens
         self._handshake = handshake
+        self._code_ttl_s = code_ttl_s
         self._codes: dict[str, LoginCode] = {}
         self._logins = CallLimiter(LOGINS)
 
@@ -69,8 +69,8 @@ class Login:
         code = secrets.token_urlsafe(24)
         parent = None if is_local(request) else access_of(request)
         id_, key = key_id(key_of(code)), key_of(code)
-        self._codes[id_] = LoginCode(id_, key, parent, time.monotonic() + CODE_TTL_S)
-        return web.json_response({"value": {"code": code, "valid_s": CODE_TTL_S}})
+        self._codes[id_] = LoginCode(id_, key, parent, time.monotonic() + self._code_ttl_s)
+        return web.json_response({"value": {"code": code, "valid_s": self._code_ttl_s}})
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._forget_old()

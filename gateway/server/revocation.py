@@ -13,15 +13,14 @@ from gateway.server.tokens import AccessToken, TokenFile
 
 log = logging.getLogger(__name__)
 
-_POLL_INTERVAL_S = 5.0
-
 Close = Callable[[], Awaitable[object]]
 
 
 class RevocationWatch:
     """Watch over everything that lasts longer than a single answer; register it with `watched`."""
 
-    def __init__(self, tokens: TokenFile) -> None:
+    def __init__(self, tokens: TokenFile, interval_s: float) -> None:
+        self._interval_s = interval_s
         self._tokens = tokens
         self._open: dict[object, tuple[AccessToken, Close]] = {}
 
@@ -45,7 +44,7 @@ class RevocationWatch:
 
     async def _end_revoked(self) -> None:
         while True:
-            await asyncio.sleep(_POLL_INTERVAL_S)
+            await asyncio.sleep(self._interval_s)
             tokens = self._tokens_now() if self._open else frozenset()
             for token, close in tuple(self._open.values()):
                 # The token of a Unix socket client is not in a file.

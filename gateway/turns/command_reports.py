@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from agent.events import Notice
 from agent.i18n import t
 from agent.prompts import render_prompt
+from agent.records import frozen
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import NOTHING
 from agent.text.visible import escape_invisible
@@ -27,11 +28,21 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 from gateway.store.repositories.execution import turns
 from gateway.store.repositories.execution.claims import TurnClaim
 
-# Delay before a report, in which other commands may finish and `process output` may read the end.
-REPORT_AFTER_S = 2.0
-# Limit on the turns per conversation that reports start before a person sends another message.
-MAX_IN_A_ROW = 10
 _MAX_OUTPUT_CHARS = 1_500
+
+
+@frozen
+class ReportLimits:
+    """Limits of the reports of a conversation.
+
+    Attributes:
+        after_s: Delay before a report, in which other commands may finish and `process output` may
+            read the end.
+        in_a_row: Turns that reports start before a person sends another message.
+    """
+
+    after_s: float = 2.0
+    in_a_row: int = 10
 
 
 @dataclass(slots=True)
@@ -56,7 +67,7 @@ class CommandReports:
         wake: Callable[[str], None],
         redactor: Redactor,
         events: EventHub,
-        after_s: float = REPORT_AFTER_S,
+        limits: ReportLimits,
         unpin: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._unpin = unpin
@@ -64,7 +75,7 @@ class CommandReports:
         self._wake = wake
         self._redactor = redactor
         self._events = events
-        self._after_s = after_s
+        self._limits = limits
         self._pending: dict[str, _Ended] = {}
         self._has_pending = asyncio.Event()
         # Number of reports per conversation since the last message of a person.
@@ -75,7 +86,7 @@ class CommandReports:
         """Send reports until cancelled."""
         while True:
             await self._has_pending.wait()
-            await asyncio.sleep(self._after_s)
+            await asyncio.sleep(self._limits.after_s)
             self._has_pending.clear()
             pending, self._pending = self._pending, {}
             for ended in pending.values():
@@ -100,7 +111,7 @@ class CommandReports:
     async def _tell(self, ended: _Ended) -> None:
         commands = [command for command in ended.commands if command.is_news]
         in_a_row = self._in_a_row.get(ended.session, 0)
-        if not commands or in_a_row >= MAX_IN_A_ROW:
+        if not commands or in_a_row >= self._limits.in_a_row:
             return
         self._in_a_row[ended.session] = in_a_row + 1
         self._number += 1

@@ -25,7 +25,7 @@ from gateway.store.port import Store
 from gateway.turns.added_folders import FolderNews
 from gateway.turns.agents.styles import find_style
 from gateway.turns.agents.subagents import SubagentCoordinator
-from gateway.turns.command_reports import CommandReports
+from gateway.turns.command_reports import CommandReports, ReportLimits
 from gateway.turns.commit import TurnCommitter
 from gateway.turns.compaction import CompactionService
 from gateway.turns.contributors import (
@@ -119,7 +119,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
     wake: Callable[[str], None],
     is_command: Callable[[InboundMessage], bool],
     is_shared: bool,
-    report_after_s: float,
+    report_limits: ReportLimits,
     newcomers_wait_s: float,
     skill_offer_after_s: float,
 ) -> Turns:
@@ -162,7 +162,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
         wake=wake,
         redactor=renderer.redactor,
         events=events,
-        after_s=report_after_s,
+        limits=report_limits,
         unpin=sessions.background.pin,
     )
     committer = TurnCommitter(

@@ -25,7 +25,6 @@ MIN_BURST = 32
 _BURST_QUIET_INTERVAL_S = 0.2
 _BURST_MAX_DELAY_S = 2.0
 # Interval of checks for a root that has disappeared.
-_RETURN_INTERVAL_S = 2.0
 
 # A thread that is cut off inside a C++ library at exit aborts the whole process.
 _END_TIMEOUT_S = 5.0
@@ -143,7 +142,7 @@ class ProjectWatch:
                     self._deliver(changes.take())
                 is_gone = True
                 if not self._has_ended():
-                    self._closed.wait(_RETURN_INTERVAL_S)
+                    self._closed.wait(self._limits.return_s)
 
     def _follow(self, source: WatchSource, changes: ChangeSet) -> None:
         """Deliver changes until the watch ends. Raises `RootGone`."""

@@ -13,8 +13,8 @@ class WatchLimits:
     """Limits of watches.
 
     `folders` is the number of watched folders per root, starting from the top. A network file
-    system is scanned every `poll_s`. A root without subscribers stays watched for `linger_s`,
-    because the next turn often starts soon.
+    system is scanned every `poll_s`, and a missing root is looked for every `return_s`. A root
+    without subscribers stays watched for `linger_s`, because the next turn often starts soon.
     """
 
     folders: int = 20_000
@@ -23,6 +23,7 @@ class WatchLimits:
     poll_folders: int = 2_000
     poll_files: int = 50_000
     linger_s: float = 60
+    return_s: float = 2
 
 
 class WatchUnavailable(KoreError):

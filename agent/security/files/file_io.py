@@ -287,21 +287,22 @@ _file_locks: WeakValueDictionary[Path, _FileLock] = WeakValueDictionary()
 _table = Lock()
 
 # An operation on one file takes milliseconds.
-_LOCK_TIMEOUT_S, _LOCK_POLL_INTERVAL_S = 3.0, 0.005
+LOCK_TIMEOUT_S, _LOCK_POLL_INTERVAL_S = 3.0, 0.005
 
 
 @contextmanager
-def exclusive_file(path: Path) -> Iterator[None]:
+def exclusive_file(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
     """Lock a file against other threads and other Kore processes while it is read and written.
 
-    Blocks, so call it in a thread. A thread may lock only one file at a time.
+    Blocks, so call it in a thread. A thread may lock only one file at a time. After `timeout_s` a
+    file that another process keeps locked is used all the same.
     """
     # Some file systems accept several spellings of the same file name.
     key = folded_path(path)
     with _table:
         latch = _file_locks.setdefault(key, _FileLock())
     with latch.lock:
-        descriptor = _lock_for_processes(path)
+        descriptor = _lock_for_processes(path, timeout_s)
         try:
             yield
         finally:
@@ -309,13 +310,13 @@ def exclusive_file(path: Path) -> Iterator[None]:
                 os.close(descriptor)
 
 
-def _lock_for_processes(path: Path) -> int | None:
+def _lock_for_processes(path: Path, timeout_s: float) -> int | None:
     """Return a descriptor of the locked file; closing it releases the lock.
 
     Returns None if the file does not exist, cannot be locked, or stays locked until the timeout: a
     command may hold a lock forever.
     """
-    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             descriptor = os.open(path, os.O_RDONLY | _PLAIN)

@@ -7,17 +7,26 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from agent.records import frozen
 from agent.serialization import dumps, message_from_json, message_to_json
 from gateway.core.records import ApiAnswer, ApiRequest
 from gateway.store.port import Transaction
 
-# Limits per answer and token: age, number of answers and characters; the newest are retained.
 KEEP_S = 30 * 86_400
-MAX_ANSWERS = 1_000
-MAX_CHARS = 64_000_000
 _REQUEST = "api_answer.request"
 _ANSWER = "api_answer.answer"
 _CONVERSATION = "api_answer.conversation"
+
+
+@frozen
+class AnswerLimits:
+    """Limits per token; the newest answers are retained."""
+
+    answers: int = 1_000
+    chars: int = 64_000_000
+
+
+LIMITS = AnswerLimits()
 
 
 def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> ApiAnswer | None:
@@ -35,7 +44,7 @@ def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> A
             " request) VALUES (?, ?, ?, ?, ?, 0, 0, ?)",
             (request.token, request.id, principal, request.key, now, digest),
         )
-        _forget_surplus(tx, request.token)
+        _forget_surplus(tx, request.token, LIMITS)
         return ApiAnswer(request.token, request.id, now, request.key)
     id_, made_at, is_complete, digest, answer = row
     if tx.unseal(digest, _REQUEST, request.token, id_) != request.digest:
@@ -45,7 +54,13 @@ def begin(tx: Transaction, request: ApiRequest, principal: str, now: float) -> A
     return ApiAnswer(request.token, id_, made_at, request.key, bool(is_complete), content)
 
 
-def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool:
+def keep(
+    tx: Transaction,
+    answer: ApiAnswer,
+    principal: str,
+    now: float,
+    limits: AnswerLimits = LIMITS,
+) -> bool:
     """Store an answer; return False if its key has received another answer meanwhile."""
     _forget_old(tx, now)
     token, id_ = answer.token, answer.id
@@ -72,7 +87,7 @@ def keep(tx: Transaction, answer: ApiAnswer, principal: str, now: float) -> bool
             tx.seal(messages, _CONVERSATION, token, id_),
         ),
     )
-    _forget_surplus(tx, token)
+    _forget_surplus(tx, token, limits)
     return True
 
 
@@ -106,12 +121,12 @@ def _forget_old(tx: Transaction, now: float) -> None:
     tx.run("DELETE FROM api_answer WHERE made_at < ?", (now - KEEP_S,))
 
 
-def _forget_surplus(tx: Transaction, token: str) -> None:
+def _forget_surplus(tx: Transaction, token: str, limits: AnswerLimits) -> None:
     rows = tx.all(
         "SELECT id, size FROM api_answer WHERE token = ? ORDER BY made_at DESC, id DESC", (token,)
     )
     chars = 0
     for number, (id_, size) in enumerate(rows):
         chars += size
-        if number >= MAX_ANSWERS or (chars > MAX_CHARS and number > 0):
+        if number >= limits.answers or (chars > limits.chars and number > 0):
             tx.run("DELETE FROM api_answer WHERE token = ? AND id = ?", (token, id_))

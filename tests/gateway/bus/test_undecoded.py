@@ -79,16 +79,14 @@ async def test_replay_for_a_stopped_channel_is_an_error(tmp_path: Path) -> None:
         assert "kore gateway" in str(refused.value.hint)
 
 
-async def test_only_the_newest_updates_are_retained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(undecoded_updates, "MAX_UPDATES", 3)
+async def test_only_the_newest_updates_are_retained(tmp_path: Path) -> None:
+    count = undecoded_updates.MAX_UPDATES + 2
+    updates = [replace(LOST, event_id=f"update:{number}") for number in range(count)]
     async with opened(tmp_path, Gated()) as parts:
-        for number in range(5):
-            undecoded = replace(LOST, event_id=f"update:{number}")
-            await parts.bus.accept("chat", "bot", Batch((), [undecoded]))
+        await parts.bus.accept("chat", "bot", Batch((), updates[:-1]))
+        await parts.bus.accept("chat", "bot", Batch((), updates[-1:]))
         rows = await parts.stored("inbox", "event_id", order="seq")
-        assert rows == [("update:2",), ("update:3",), ("update:4",)]
+        assert rows == [(update.event_id,) for update in updates[2:]]
 
 
 async def test_message_of_unknown_kind_is_answered_once_without_a_turn(

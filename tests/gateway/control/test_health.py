@@ -10,8 +10,7 @@ import aiohttp
 import pytest
 
 from agent.errors import ConfigError
-from gateway.control import health
-from gateway.control.health import gateway_pages, serve_health
+from gateway.control.health import STATUS_TIMEOUT_S, gateway_pages, serve_health
 from gateway.core.tasks import run_to_completion
 from gateway.turns.usage.turn_log import TurnLog
 
@@ -48,12 +47,14 @@ class Running:
 
 
 @asynccontextmanager
-async def health_server(running: Running) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+async def health_server(
+    running: Running, status_timeout_s: float = STATUS_TIMEOUT_S
+) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     counts = {"parts_sent": 4.0}
     async with (
-        gateway_pages(running, lambda: counts, running.turns.facts) as pages,
+        gateway_pages(running, lambda: counts, running.turns.facts, status_timeout_s) as pages,
         serve_health("127.0.0.1", port, pages),
         aiohttp.ClientSession() as session,
     ):
@@ -149,11 +150,10 @@ class Away(Running):
         return self.facts
 
 
-async def test_unavailable_database_delays_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_STATUS_TIMEOUT_S", 0.01)
+async def test_unavailable_database_delays_no_page() -> None:
     running = Away()
     try:
-        async with health_server(running) as (session, url):
+        async with health_server(running, 0.01) as (session, url):
             # More requests than the allowed number of simultaneous connections.
             for _ in range(40):
                 async with session.get(f"{url}/healthz") as response:
@@ -165,9 +165,12 @@ async def test_unavailable_database_delays_no_page(monkeypatch: pytest.MonkeyPat
                 assert "kore_parts_sent_total 4.0" in await response.text()
             assert running.asked_count == 1
             running.is_back.set()
-            monkeypatch.setattr(health, "_STATUS_TIMEOUT_S", 10.0)
-            async with session.get(f"{url}/healthz") as response:
-                assert response.status == 200
+            async with asyncio.timeout(30):
+                status = 503
+                while status == 503:
+                    async with session.get(f"{url}/healthz") as response:
+                        status = response.status
+            assert status == 200
     finally:
         running.is_back.set()
 

@@ -9,6 +9,7 @@ import aiohttp
 
 from gateway.control.declaration import SCOPES, CallScope
 from gateway.server.listener import DEFAULT_CONNECTIONS, ListenAddress, ServerOptions, serve
+from gateway.server.timeouts import ServerTimeouts
 from gateway.server.tokens import TokenFile
 from tests.fakes.gated import Gated
 from tests.gateway.parts import Parts, running
@@ -45,11 +46,17 @@ async def served(
     script: Any = None,
     hosts: Sequence[str] = (),
     max_connections: int = DEFAULT_CONNECTIONS,
+    timeouts: ServerTimeouts | None = None,
     **more: Any,
 ) -> AsyncIterator[Served]:
     provider = script or Gated(is_open=lambda text: text != "long")
     tokens = TokenFile(folder / "tokens.json")
-    options = ServerOptions(ListenAddress(port=0), hosts=hosts, max_connections=max_connections)
+    options = ServerOptions(
+        ListenAddress(port=0),
+        hosts=hosts,
+        max_connections=max_connections,
+        timeouts=timeouts or ServerTimeouts(),
+    )
     async with (
         running(folder, provider, **more) as parts,
         serve(parts.service, tokens, options) as access,

@@ -16,7 +16,7 @@ from agent.types import assistant
 from gateway.config.sections import ServerSection
 from gateway.control.calls import call_names, find_call
 from gateway.control.declaration import CallScope
-from gateway.server import listener
+from gateway.server.timeouts import ServerTimeouts
 from tests.gateway.parts import tool_call
 from tests.gateway.server.browser import login_code
 from tests.gateway.server.proving import is_let_in, log_in, log_out
@@ -157,9 +157,8 @@ async def test_oversized_frame_closes_only_its_connection(server: Served) -> Non
         assert (await server.call("status"))[0] == 200
 
 
-async def test_slow_request_head_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_IDLE_TIMEOUT_S", 0.5)
-    async with served(tmp_path) as server:
+async def test_slow_request_head_times_out(tmp_path: Path) -> None:
+    async with served(tmp_path, timeouts=ServerTimeouts(idle_s=0.5)) as server:
         where = urlsplit(server.address)
         reader, writer = await asyncio.open_connection(where.hostname, where.port)
         async with asyncio.timeout(20):

@@ -11,9 +11,9 @@ import pytest
 
 from agent.errors import ConfigError, KoreError
 from gateway.core.errors import ConnectionLost
-from gateway.server import acceptor
 from gateway.server.listener import ListenAddress, ServerOptions, TlsFiles, serve
 from gateway.server.remote_service import ClientTls, opened_service
+from gateway.server.timeouts import ServerTimeouts
 from gateway.server.tokens import TokenFile
 from tests.gateway.parts import running
 from tests.gateway.server.certificates import Certificates, needs_openssl
@@ -114,15 +114,13 @@ async def test_unfinished_handshakes_do_not_block_others(tmp_path: Path) -> None
 
 
 @needs_openssl
-async def test_stalled_handshakes_are_ended_and_count_for_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 0.5)
+async def test_stalled_handshakes_are_ended_and_count_for_the_limit(tmp_path: Path) -> None:
     own = Certificates(tmp_path / "tls")
     files = TlsFiles(own.file("server"), own.key("server"))
     trust = ClientTls(str(own.file("ca")))
     tokens = TokenFile(tmp_path / "tokens.json")
-    options = ServerOptions(ListenAddress(port=0), files, max_connections=8)
+    timeouts = ServerTimeouts(handshake_s=0.5)
+    options = ServerOptions(ListenAddress(port=0), files, max_connections=8, timeouts=timeouts)
     async with running(tmp_path, []) as parts, serve(parts.service, tokens, options) as access:
         address, token = access.web, tokens.add("remote", ("admin",))
         async with opened_service(address, token, trust) as service:

@@ -10,7 +10,7 @@ import pytest
 
 from agent.events import ToolResulted
 from agent.types import assistant
-from gateway.server import revocation
+from gateway.server.timeouts import ServerTimeouts
 from gateway.server.websocket import MAX_CALLS, MAX_UNACKNOWLEDGED
 from tests.gateway.parts import console_message, tool_call
 from tests.gateway.server.served import Served, served
@@ -103,21 +103,21 @@ async def test_concurrent_calls_of_a_client_are_limited(server: Served) -> None:
         assert "error" in await answer(socket, 0)
 
 
-async def test_invalid_token_file_closes_open_connections(
-    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("is_broken", [True, False])
+async def test_invalid_token_file_closes_open_connections(tmp_path: Path, is_broken: bool) -> None:
     """A revocation after the file is restored closes connections, too."""
-    monkeypatch.setattr(revocation, "_POLL_INTERVAL_S", 0.05)
     path = tmp_path / "tokens.json"
-    data = path.read_bytes()
-    for content in (b"{", data):
-        path.write_bytes(data)
-        async with server.session("read") as session, session.ws_connect("/v1/connect") as socket:
-            path.write_bytes(content)
-            if content == data:
-                server.tokens.revoke("read")
-            async with asyncio.timeout(30):
-                assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+    async with (
+        served(tmp_path, timeouts=ServerTimeouts(revocation_s=0.05)) as server,
+        server.session("read") as session,
+        session.ws_connect("/v1/connect") as socket,
+    ):
+        if is_broken:
+            path.write_bytes(b"{")
+        else:
+            server.tokens.revoke("read")
+        async with asyncio.timeout(30):
+            assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
 
 
 async def test_revoked_token_closes_its_connections(server: Served) -> None:

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from gateway.control.request_logger import RequestLogger
-from gateway.server import login
+from gateway.server.timeouts import ServerTimeouts
 from gateway.server.web.pages import file_names
 from tests.gateway.server.browser import login_code
 from tests.gateway.server.proving import is_let_in, log_in
@@ -267,17 +267,15 @@ async def test_link_opened_concurrently_admits_one_client(server: Served) -> Non
     assert Counter(await asyncio.gather(*(enter() for _ in range(8)))) == {True: 1, False: 7}
 
 
-async def test_codes_cannot_be_guessed_and_expire(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(login, "CODE_TTL_S", 0.0)
-    async with server.session() as session:
-        late = await login_code(session)
+async def test_codes_cannot_be_guessed_and_expire(tmp_path: Path) -> None:
     refusals = []
-    for guess in (late, "", "x" * 32, *(f"{late[:-1]}{n}" for n in range(20))):
-        with pytest.raises(PermissionError) as refused:
-            await log_in(server.address, guess)
-        refusals.append(str(refused.value))
+    async with served(tmp_path, timeouts=ServerTimeouts(code_s=0)) as server:
+        async with server.session() as session:
+            late = await login_code(session)
+        for guess in (late, "", "x" * 32, *(f"{late[:-1]}{n}" for n in range(20))):
+            with pytest.raises(PermissionError) as refused:
+                await log_in(server.address, guess)
+            refusals.append(str(refused.value))
     assert refusals[:10] == ["denied"] * 10
     assert set(refusals[11:]) == {"too-many-tries"}
 

@@ -160,17 +160,13 @@ async def test_search_by_words_works_without_the_model(
         await similarity("x", ["y"])
 
 
-async def test_oldest_vectors_are_evicted(
-    database: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "MAX_EMBEDDINGS", 3)
-
+async def test_oldest_vectors_are_evicted(database: SqliteStore) -> None:
     def store(tx: Transaction) -> set[bytes]:
         for n in range(3):
-            search.save_embeddings(tx, {bytes([n]): b"v"}, float(n))
+            search.save_embeddings(tx, {bytes([n]): b"v"}, float(n), max_count=3)
         # Used a day later, the first entry is no longer the oldest.
         search.load_embeddings(tx, [bytes([0])], 90_000.0)
-        search.save_embeddings(tx, {bytes([3]): b"v"}, 90_001.0)
+        search.save_embeddings(tx, {bytes([3]): b"v"}, 90_001.0, max_count=3)
         return set(search.load_embeddings(tx, [bytes([n]) for n in range(4)], 90_002.0))
 
     assert await database.transact(store) == {b"\0", b"\2", b"\3"}

@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from agent.providers.base import Provider
 from agent.providers.scripted import ScriptedProvider
 from agent.types import Context, Message, ToolCall, assistant
 from gateway.core.messages import ONCE
 from gateway.resources import Timing
-from gateway.turns import command_reports
+from gateway.turns.command_reports import ReportLimits
 from tests.gateway.parts import Parts, console_message, running, wait_until
 from tests.gateway.turns.paced import Paced, list_dir_reply
 
@@ -48,8 +46,9 @@ class Gate:
 
 
 @asynccontextmanager
-async def at_work(folder: Path, model: Provider) -> AsyncIterator[Parts]:
-    async with running(folder, model, timing=Timing(report_after_s=0.05)) as parts:
+async def at_work(folder: Path, model: Provider, in_a_row: int = 10) -> AsyncIterator[Parts]:
+    timing = Timing(reports=ReportLimits(after_s=0.05, in_a_row=in_a_row))
+    async with running(folder, model, timing=timing) as parts:
         yield parts
 
 
@@ -134,7 +133,7 @@ async def test_output_read_by_the_model_is_not_reported(tmp_path: Path) -> None:
 async def test_simultaneous_ends_are_one_message(tmp_path: Path) -> None:
     gates = [Gate(tmp_path, name) for name in ("one", "two")]
     model = ScriptedProvider([start(*(gate.command for gate in gates)), "they run", "Both failed."])
-    async with running(tmp_path, model, timing=Timing(report_after_s=1)) as parts:
+    async with running(tmp_path, model, timing=Timing(reports=ReportLimits(after_s=1))) as parts:
         await say(parts, "build it")
         for gate in gates:
             await gate.open()
@@ -146,10 +145,7 @@ async def test_simultaneous_ends_are_one_message(tmp_path: Path) -> None:
         assert len(model.requests) == 3
 
 
-async def test_consecutive_reports_are_limited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command_reports, "MAX_IN_A_ROW", 1)
+async def test_consecutive_reports_are_limited(tmp_path: Path) -> None:
     gates = [Gate(tmp_path, name) for name in ("one", "two", "three")]
     model = ScriptedProvider(
         [
@@ -162,7 +158,7 @@ async def test_consecutive_reports_are_limited(
             *("It is over.", start(gates[2].command), "it runs", "told"),
         ]
     )
-    async with at_work(tmp_path, model) as parts:
+    async with at_work(tmp_path, model, in_a_row=1) as parts:
         await say(parts, "build it")
         await gates[0].open()
         await wait_until(lambda: len(model.requests) == 4)

@@ -309,19 +309,24 @@ def load_embeddings(tx: Transaction, digests: Sequence[bytes], now: float) -> di
     return vectors
 
 
-def save_embeddings(tx: Transaction, vectors: Mapping[bytes, bytes], now: float) -> None:
-    """Store vectors, and delete the least recently used ones over the limit."""
+def save_embeddings(
+    tx: Transaction,
+    vectors: Mapping[bytes, bytes],
+    now: float,
+    max_count: int = MAX_EMBEDDINGS,
+) -> None:
+    """Store vectors, and delete the least recently used ones over `max_count`."""
     tx.many(
         "INSERT INTO embedding (digest, vector, used_at) VALUES (?, ?, ?)"
         " ON CONFLICT (digest) DO UPDATE SET vector = excluded.vector, used_at = excluded.used_at",
         [(digest, vector, now) for digest, vector in vectors.items()],
     )
     (count,) = tx.one("SELECT count(*) FROM embedding")
-    if count > MAX_EMBEDDINGS:
+    if count > max_count:
         tx.run(
             "DELETE FROM embedding WHERE digest IN"
             " (SELECT digest FROM embedding ORDER BY used_at, digest LIMIT ?)",
-            (count - MAX_EMBEDDINGS,),
+            (count - max_count,),
         )
 
 

@@ -152,10 +152,7 @@ class TestEverySource:
         await followed.until(lambda: followed.kind("a.log"))
         assert followed.kind("a.tmp") is None
 
-    async def test_recreated_root_is_watched_again(
-        self, followed: Followed, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(project_watch, "_RETURN_INTERVAL_S", 0.01)
+    async def test_recreated_root_is_watched_again(self, followed: Followed) -> None:
         shutil.rmtree(followed.root)
         await followed.until(lambda: followed.missed == 1)
         followed.root.mkdir()

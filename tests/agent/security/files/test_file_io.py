@@ -129,14 +129,11 @@ def test_concurrent_processes_lose_no_write(tmp_path: Path) -> None:
     assert len(file.read_text().splitlines()) == 600
 
 
-def test_file_locked_by_a_command_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_io, "_LOCK_TIMEOUT_S", 0.05)
+def test_file_locked_by_a_command_is_written(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("old")
     with file.open() as wrapper:
         fcntl.flock(wrapper, fcntl.LOCK_EX)
-        with file_io.exclusive_file(file):
+        with file_io.exclusive_file(file, timeout_s=0.05):
             file.write_text("new")
     assert file.read_text() == "new"

@@ -18,9 +18,9 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.key_proof import key_of
 from agent.types import assistant
 from gateway.control.calls import call_names
-from gateway.server import revocation
+from gateway.core.token_routes import MAX_UNFINISHED
+from gateway.server.timeouts import ServerTimeouts
 from gateway.server.tokens import TokenFile
-from gateway.sessions import token_room
 from tests.fakes.gated import Gated
 from tests.gateway.access.approvals import Asking, change
 from tests.gateway.parts import accept_messages, chat_message, tool_call
@@ -252,11 +252,8 @@ async def test_commands_are_plain_text(server: Served) -> None:
     assert await server.parts.service.list_sessions() == []
 
 
-async def test_flood_of_one_token_leaves_room_for_the_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_flood_of_one_token_leaves_room_for_the_owner(tmp_path: Path) -> None:
     """Each request of the flood is a new conversation, and its client does not wait."""
-    monkeypatch.setattr(token_room, "MAX_UNFINISHED", 2)
     provider = Gated(is_open=lambda text: text == "owner")
     async with served(tmp_path, provider) as server, api_client(server) as client:
 
@@ -264,9 +261,10 @@ async def test_flood_of_one_token_leaves_room_for_the_owner(
             key = {"Idempotency-Key": str(n)}
             return asyncio.ensure_future(say(client, f"flood {n}", extra_headers=key))
 
-        waiting = [flood(n) for n in range(2)]
-        for n in range(2):
-            await provider.wait_for_text(f"flood {n}")
+        waiting = [flood(n) for n in range(MAX_UNFINISHED)]
+        async with asyncio.timeout(30):
+            while await server.parts.count("inbox") < MAX_UNFINISHED:
+                await asyncio.sleep(0.01)
         sessions = len(await server.parts.service.list_sessions())
         for user in ("", "ann"):
             with pytest.raises(openai.RateLimitError):
@@ -291,12 +289,13 @@ async def test_idempotency_keys_belong_to_the_principal(server: Served) -> None:
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_revoked_token_sends_and_receives_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stream: bool
-) -> None:
-    monkeypatch.setattr(revocation, "_POLL_INTERVAL_S", 0.05)
+async def test_revoked_token_sends_and_receives_nothing(tmp_path: Path, is_stream: bool) -> None:
     provider = Gated()
-    async with served(tmp_path, provider) as server, api_client(server, role="build") as client:
+    timeouts = ServerTimeouts(revocation_s=0.05)
+    async with (
+        served(tmp_path, provider, timeouts=timeouts) as server,
+        api_client(server, role="build") as client,
+    ):
         headers = {"Authorization": f"Bearer {client.api_key}", "Idempotency-Key": "k"}
         body = {"model": "kore", "messages": says("long"), "stream": is_stream}
         async with aiohttp.ClientSession(server.address, headers=headers) as session:

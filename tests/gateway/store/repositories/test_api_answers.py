@@ -4,12 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from agent.types import user
 from gateway.core.records import ApiAnswer, ApiRequest
 from gateway.store.cipher import Cipher
 from gateway.store.repositories import api_answers
+from gateway.store.repositories.api_answers import AnswerLimits
 from gateway.store.repositories.user_data import erasure, export
 from tests.gateway.store.transactions import open_transaction
 
@@ -49,22 +48,19 @@ def test_conversation_is_found_by_its_own_token_until_it_expires(tmp_path: Path)
         assert tx.all("SELECT token FROM api_answer") == [("two@1",)]
 
 
-def test_only_the_newest_answers_of_a_token_are_retained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api_answers, "MAX_ANSWERS", 3)
-    monkeypatch.setattr(api_answers, "MAX_CHARS", 500)
+def test_only_the_newest_answers_of_a_token_are_retained(tmp_path: Path) -> None:
+    limits = AnswerLimits(answers=3, chars=500)
     with open_transaction(tmp_path / "kore.db") as tx:
         for token in ("one@1", "two@1"):
             for number in range(5):
                 small = ApiAnswer(token, f"resp_{number}", number, conversation=(user("x"),))
-                assert api_answers.keep(tx, small, ME, number)
+                assert api_answers.keep(tx, small, ME, number, limits)
         rows = tx.all("SELECT token, id FROM api_answer ORDER BY token, id")
         assert rows == [
             (token, f"resp_{number}") for token in ("one@1", "two@1") for number in (2, 3, 4)
         ]
         large = ApiAnswer("one@1", "resp_9", 9, conversation=(user("x" * 600),))
-        assert api_answers.keep(tx, large, ME, 9)
+        assert api_answers.keep(tx, large, ME, 9, limits)
         assert tx.all("SELECT id FROM api_answer WHERE token = 'one@1'") == [("resp_9",)]
 
 
