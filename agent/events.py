@@ -66,6 +66,10 @@ class Notice:
 
 # The vendor's filter, or the model's own refusal, ended the reply.
 FILTERED = "content_filter"
+# Kore ended the reply, because the model repeated itself.
+REPEATING = "repetition"
+# Reasons of replies that are incomplete because of their length.
+CUT = frozenset({"length", REPEATING})
 
 
 @frozen

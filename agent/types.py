@@ -148,7 +148,7 @@ class Message:
     # A provider's encodings of this message, by dialect. A long history is thus encoded once, not
     # for every request.
     wire: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False, init=False)
-    # Estimate of its size, once counted (see `context/token_budget.py`).
+    # Estimate of its size, once counted (see `providers/token_estimate.py`).
     tokens: int | None = field(default=None, compare=False, repr=False, init=False)
 
     @property

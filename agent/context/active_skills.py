@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from agent.context.edited_files import SKILL, AttachedFile
-from agent.context.token_budget import estimate_text, level, middle_out
+from agent.context.token_budget import level, middle_out
+from agent.providers.token_estimate import estimate_text
 from agent.types import Context, Message, Text
 
 # Name of the tool that reads skills.

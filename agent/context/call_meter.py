@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agent import events
-from agent.context.token_budget import estimate, estimate_text
+from agent.providers.token_estimate import estimate, estimate_text
 from agent.providers.usage import Charge, InMemoryMeter, Receipt, Tariff, UsageMeter, UsageTotals
 from agent.types import Usage
 

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Sequence
 
-from agent.context.token_budget import estimate_text, level, middle_out
+from agent.context.token_budget import level, middle_out
 from agent.errors import ToolError
+from agent.providers.token_estimate import estimate_text
 from agent.records import frozen
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.runner import ToolRunner

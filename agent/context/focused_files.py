@@ -13,9 +13,9 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from agent.context.repeated_reads import parse_reading
-from agent.context.token_budget import estimate, estimate_all, estimate_text
 from agent.i18n import plural
 from agent.prompts import load_prompt, render_prompt
+from agent.providers.token_estimate import estimate, estimate_all, estimate_text
 from agent.records import frozen
 from agent.text.visible import escape_line
 from agent.tools.registry import ToolRegistry

@@ -8,14 +8,9 @@ from agent.context.edited_files import EditedFiles
 from agent.context.focused_files import FileFocus
 from agent.context.history_validation import repair
 from agent.context.images import ImageLoader
-from agent.context.token_budget import (
-    ContextBudget,
-    TokenCalibration,
-    estimate,
-    estimate_text,
-    trim_to_budget,
-)
+from agent.context.token_budget import ContextBudget, TokenCalibration, trim_to_budget
 from agent.providers.base import ModelRequest, ToolSpec
+from agent.providers.token_estimate import estimate, estimate_text
 from agent.records import frozen
 from agent.types import Message, user
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from agent.context.compaction.compactor import Conversation
 from agent.context.focused_files import FocusedFile
-from agent.context.token_budget import FULL, ContextBudget, estimate_all, estimate_text
+from agent.context.token_budget import FULL, ContextBudget
 from agent.i18n import mark_for_translation, plural, t
+from agent.providers.token_estimate import estimate_all, estimate_text
 from agent.text.display_width import display_width, padded
 from agent.text.visible import escape_line
 

@@ -1,12 +1,13 @@
 """Provider interface and model requests."""
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol
 
 from agent.events import ModelEvent
 from agent.records import frozen
+from agent.text.similar_names import folded
 from agent.types import JsonSchema, Message
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -38,15 +39,24 @@ class ToolSpec:
     """Tool as the model sees it.
 
     `grammar` describes the text of its only argument in the Lark language, for vendors that accept
-    free text instead of JSON.
+    free text instead of JSON. `aliases` are other names that models use for the tool, folded.
     """
 
     name: str
     description: str
     parameters: JsonSchema
     grammar: str | None = None
-    # Counted once (`agent.context.token_budget`); excluded from comparisons.
+    aliases: tuple[str, ...] = ()
+    # Counted once (`agent.providers.token_estimate`); excluded from comparisons.
     tokens: int | None = field(default=None, compare=False, repr=False, init=False)
+
+
+def find_tool(tools: Iterable[ToolSpec], name: str) -> ToolSpec | None:
+    """Return the tool that a model means by a name, in any spelling, or by an alias."""
+    spelled = folded(name)
+    return next(
+        (tool for tool in tools if folded(tool.name) == spelled or spelled in tool.aliases), None
+    )
 
 
 @frozen

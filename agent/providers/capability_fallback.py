@@ -45,6 +45,7 @@ from agent.providers.optional_parts import (
     try_without,
 )
 from agent.providers.tool_calls import next_call_number
+from agent.records import frozen
 from agent.types import Image, Message, Part, RedactedThinking, Text, Thinking
 
 _MAX_REFUSED = 50_000
@@ -59,6 +60,14 @@ _PICTURES_OMITTED = mark_for_translation(
 )
 _NOT_FIELDS = PICTURE_PARTS | {THOUGHTS, THINKING, TOOLS}
 _SERVER_ERRORS_IN_A_ROW = 2
+
+
+@frozen
+class _StreamedText:
+    """Text of a reply: the part that is displayed, and the rest, which may be a call."""
+
+    displayed: str
+    pending: str
 
 
 class CapabilityFallback:
@@ -282,8 +291,6 @@ class CapabilityFallback:
 
                 self._xml = TextToolProvider(self._provider)
             provider = self._xml
-        elif memory.has_native_calls or not request.tools:
-            return provider.stream(request)
         if not request.tools:
             return provider.stream(request)
         return self._read_stream(provider, request, memory, in_words=in_words)
@@ -299,17 +306,18 @@ class CapabilityFallback:
         """Yield the events of the stream, with calls in its text converted to tool calls."""
         from agent.providers.text_tools.detection import DetectionBuffer
 
-        buffer = DetectionBuffer()
+        buffer, displayed = DetectionBuffer(), ""
         stream = cast(AsyncGenerator[ModelEvent], provider.stream(request))
         async with aclosing(stream):
             async for event in stream:
                 if isinstance(event, TextDelta):
                     if text := buffer.add(event.text):
+                        displayed += text
                         yield TextDelta(text)
                     continue
                 if isinstance(event, Reply):
-                    pending = buffer.release()
-                    for delta in self._convert_reply(request, event, pending, memory, in_words):
+                    streamed = _StreamedText(displayed, buffer.release())
+                    for delta in self._convert_reply(request, event, streamed, memory, in_words):
                         yield delta
                     continue
                 yield event
@@ -318,29 +326,35 @@ class CapabilityFallback:
         self,
         request: ModelRequest,
         reply: Reply,
-        pending: str,
+        streamed: "_StreamedText",
         memory: ModelMemory,
         in_words: bool,
     ) -> Iterator[ModelEvent]:
         from agent.providers.text_tools.detection import detect_calls
 
         model, message = request.model, reply.message
-        tools = {tool.name: tool for tool in request.tools}
         detected = None
         if message.tool_calls:
             if not in_words:
                 memory.has_native_calls = True
         else:
-            detected = detect_calls(message.text, tools, next_call_number(request.messages))
-        if detected is not None and not in_words and not memory.is_text_calls_noticed:
+            detected = detect_calls(message.text, request.tools, next_call_number(request.messages))
+        if detected is not None and memory.has_native_calls and not in_words:
+            # Servers turn calls into text if they cannot read them, and only those.
+            is_unreadable = all(call.arguments is None for call in detected.calls)
+            detected = detected if is_unreadable else None
+        elif detected is not None and not in_words and not memory.is_text_calls_noticed:
             memory.is_text_calls_noticed = True
             yield Notice("warning", _written_as_text(model, is_native_set=self._tools == "native"))
         if detected is None or self._tools == "native":
-            if pending:
-                yield TextDelta(pending)
+            if streamed.pending:
+                yield TextDelta(streamed.pending)
             yield reply
             return
-        memory.parts.add(TOOLS)
+        if not memory.has_native_calls:
+            memory.parts.add(TOOLS)
+        if rest := detected.text[len(streamed.displayed) :]:
+            yield TextDelta(rest)
         for call in detected.calls:
             yield ToolCallDelta(call.id, call.name, call.raw)
         parts: list[Part] = [part for part in message.content if not isinstance(part, Text)]

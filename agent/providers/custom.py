@@ -8,6 +8,7 @@ from agent.errors import BadReply, ProviderError, TimedOut, Unavailable
 from agent.events import ModelEvent, Reply, TextDelta
 from agent.i18n import t
 from agent.providers.base import ModelRequest, Provider
+from agent.providers.bounded import bound_reply, reply_limit
 
 
 @runtime_checkable
@@ -22,17 +23,22 @@ class CustomProvider:
 
     Lost connections and Python's timeouts become errors that are retried; any other exception is a
     bug in the provider and propagates. The text of a reply without deltas is emitted as one delta.
+    Endless replies end as those of `BoundedProvider` with this `window`.
     """
 
-    def __init__(self, provider: Provider, name: str) -> None:
+    def __init__(self, provider: Provider, name: str, *, window: int | None = None) -> None:
         self.provider = provider
         self._name = name
+        self._window = window
 
     @property
     def name(self) -> str:
         return self._name
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        return bound_reply(self._stream(request), reply_limit(request, self._window))
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         events: object = self.provider.stream(request)
         if not isinstance(events, AsyncIterator):
             if inspect.iscoroutine(events):

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from agent.errors import ConfigError
 from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
+from agent.providers.bounded import BoundedProvider
 from agent.providers.capability_fallback import CapabilityFallback
 from agent.providers.http.private_address import SILENCE_TIMEOUT_S, is_private_host
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
@@ -43,7 +44,8 @@ def open_provider(
     if factory := registered_provider(config.vendor):
         from agent.providers.custom import CustomProvider
 
-        return CustomProvider(_call_factory(factory, config), config.vendor)
+        window = _window(config)
+        return CustomProvider(_call_factory(factory, config), config.vendor, window=window)
     vendor = find_vendor(config.vendor)
     if vendor is None:
         from agent.providers.scripted import EchoProvider
@@ -51,6 +53,11 @@ def open_provider(
         return EchoProvider()
 
     return build_provider(config, vendor, deadlines or deadlines_of(config), memory)
+
+
+def _window(config: ModelConfig) -> int | None:
+    """Return the window of a resolved model in tokens; None if it is only assumed."""
+    return None if config.is_window_assumed else config.context_tokens
 
 
 def deadlines_of(config: ModelConfig) -> Deadlines:
@@ -120,7 +127,7 @@ def build_provider(
             )
     provider = _OPEN[vendor.protocol](config, vendor, deadlines)
     return CapabilityFallback(
-        provider,
+        BoundedProvider(provider, _window(config)),
         tools=config.tools,
         images=config.images,
         thinking=config.reasoning,

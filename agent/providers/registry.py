@@ -80,7 +80,8 @@ class ModelConfig:
     (None: chosen for the model). `context_tokens` is the size of the window, `reply_tokens` the
     longest possible reply, and `timeout_s` the longest silence to wait for. `images` and
     `reasoning` say whether the model sees and thinks (None: unknown). `proxy` is the address of a
-    proxy, or "none"; after `resolve_model` it is the proxy to use. `temperature` and `max_tokens`
+    proxy, or "none"; after `resolve_model` it is the proxy to use. `is_window_assumed` means that
+    nothing states the size of the window of the resolved model. `temperature` and `max_tokens`
     are specific to this model. Prices are in dollars per million tokens, and override the bundled
     prices. `api_keys` are tried in order, instead of `api_key`. `key_sources` names the source of
     each key for people.
@@ -107,6 +108,7 @@ class ModelConfig:
     key_sources: tuple[str, ...] = ()
     timeout_s: float | None = None
     proxy: str | None = field(default=None, repr=False)
+    is_window_assumed: bool = False
 
     @property
     def vendor(self) -> str:
@@ -196,6 +198,7 @@ def resolve_model(
         api_keys=tuple(key_sources),
         key_sources=tuple(key_sources.values()),
         context_tokens=window_of(config),
+        is_window_assumed=_known_window(config) is None,
         images=facts.images if config.images is None else config.images,
         reasoning=facts.reasoning if config.reasoning is None else config.reasoning,
         reply_tokens=config.reply_tokens or facts.reply_tokens,
@@ -228,15 +231,25 @@ def window_of(config: ModelConfig) -> int:
     """Return the window in tokens: as configured, else the model's, else the vendor's.
 
     An unknown model at another address than the vendor's own may be any model, so its window is
-    capped at `CONTEXT_TOKENS`.
+    assumed to be at most `CONTEXT_TOKENS`.
     """
     vendor = find_vendor(config.vendor)
+    assumed = min(vendor.context_tokens, CONTEXT_TOKENS) if vendor else CONTEXT_TOKENS
+    return _known_window(config) or assumed
+
+
+def _known_window(config: ModelConfig) -> int | None:
+    """Return the window in tokens if something states it."""
+    vendor = find_vendor(config.vendor)
     if config.context_tokens or vendor is None:
-        return config.context_tokens or CONTEXT_TOKENS
+        return config.context_tokens
     if tokens := facts_of(vendor.name, config.model_id).window_tokens:
         return tokens
-    is_own = is_own_address(config, vendor)
-    return vendor.context_tokens if is_own else min(vendor.context_tokens, CONTEXT_TOKENS)
+    # Kore itself sets the window of Ollama; vendors without keys are programs for any model.
+    is_known = vendor.protocol == "ollama" or (
+        vendor.key_variables and is_own_address(config, vendor)
+    )
+    return vendor.context_tokens if is_known else None
 
 
 def is_own_address(config: ModelConfig, vendor: Vendor) -> bool:

@@ -7,8 +7,9 @@ from functools import cache
 from typing import Any, Literal
 
 from agent.records import frozen
-from agent.security.policy.base import KnownTools, PermissionMode, folded, is_named, tightest
+from agent.security.policy.base import KnownTools, PermissionMode, is_named, tightest
 from agent.text import frontmatter
+from agent.text.similar_names import folded
 from agent.turn.tool_catalog import known_tools
 
 BUILT_IN = "built in"

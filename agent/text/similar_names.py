@@ -1,6 +1,11 @@
-"""Search for names similar to a misspelled one."""
+"""Spellings of names: the normalized spelling, and names similar to a misspelled one."""
 
 from collections.abc import Iterable
+
+
+def folded(name: str) -> str:
+    """Return the normalized spelling of a tool's name."""
+    return name.casefold().replace("_", "").replace("-", "")
 
 
 def similar_names(

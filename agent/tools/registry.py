@@ -13,9 +13,9 @@ from typing import Any
 from agent.errors import ToolError
 from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec, is_plain_name, plain_name
-from agent.security.policy.base import SERVER_TOOLS, folded
+from agent.security.policy.base import SERVER_TOOLS
 from agent.security.taint.taint import NOTHING
-from agent.text.similar_names import similar_names
+from agent.text.similar_names import folded, similar_names
 from agent.tools.base import (
     BackgroundTask,
     CallContext,
@@ -204,6 +204,7 @@ class ToolRegistry:
                     description,
                     help.annotate(tool.parameters),
                     getattr(tool, "grammar", None),
+                    self._traits[tool.name].aliases,
                 )
                 for (tool, help), description in zip(pairs, descriptions, strict=True)
             )

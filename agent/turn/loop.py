@@ -16,7 +16,7 @@ from agent.context.history_validation import (
 )
 from agent.context.request_window import RequestWindow
 from agent.errors import BadReply, ContextTooLong, Rejected
-from agent.events import FILTERED
+from agent.events import CUT, FILTERED, REPEATING
 from agent.i18n import mark_for_translation, t
 from agent.prompts import render_prompt
 from agent.providers.base import ModelRequest, Provider, ToolSpec
@@ -220,9 +220,11 @@ class AgentLoop:
         finally:
             await self._call_meter.count_partial()
         await self._outlet.emit(events.StreamEnd(reply.finish_reason))
-        self._is_cut = reply.finish_reason == "length"
+        self._is_cut = reply.finish_reason in CUT
         if self._is_cut:
             text = t("The answer reached the model's length limit and was cut off.")
+            if reply.finish_reason == REPEATING:
+                text = t("The model repeated itself without end, so its answer was cut off.")
             await self._outlet.emit(events.Notice("warning", text, text))
         # Add the reply before it is stored, so that a stop during the write finds it.
         self._partial = []

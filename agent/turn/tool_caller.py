@@ -10,12 +10,12 @@ from agent import events
 from agent.context.call_meter import CallMeter
 from agent.context.history_validation import is_valid, result_message, unanswered_calls
 from agent.context.history_validation import with_unique_call_ids as with_unique_ids
-from agent.context.token_budget import estimate_all, estimate_text
 from agent.errors import BadReply, ConfigError, ProviderError, ToolError, of_code
 from agent.i18n import t
 from agent.providers.base import ModelRequest, Provider, ToolSpec, plain_name
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import ModelPool
+from agent.providers.token_estimate import estimate_all, estimate_text
 from agent.providers.usage import Tariff
 from agent.records import frozen
 from agent.security.redaction import Redactor

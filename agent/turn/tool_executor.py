@@ -65,6 +65,9 @@ class LoopGuard:
         return "warn" if count in WARN_AT else "fine"
 
 
+# Calls in a row of tools that do not exist, after which the turn stops.
+MAX_UNKNOWN_CALLS = 10
+
 MAX_PARALLEL_READS = 8
 
 
@@ -115,6 +118,7 @@ class ToolExecutor:
         # Set if the folder is watched; it also reports file changes.
         self.changes: TurnChanges | None = None
         self._guard = LoopGuard()
+        self._unknown_calls = 0
         self._is_cut = self._is_resumed = False
         # Calls of the newest reply, by tool.
         self._same_calls: Counter[str] = Counter()
@@ -223,6 +227,14 @@ class ToolExecutor:
         await self._outlet.emit(_resulted(call.id, name, traits, result, time.monotonic() - began))
         if verdict == "stop":
             raise TurnAborted("loop", render_prompt("stopped_loop", tool=call.name))
+        self._count_unknown(call)
+
+    def _count_unknown(self, call: ToolCall) -> None:
+        """Raise `TurnAborted` after too many calls of tools that do not exist."""
+        is_known = self._runner.toolbox.find(call.name) is not None
+        self._unknown_calls = 0 if is_known else self._unknown_calls + 1
+        if self._unknown_calls >= MAX_UNKNOWN_CALLS:
+            raise TurnAborted("loop", render_prompt("stopped_unknown", n=MAX_UNKNOWN_CALLS))
 
     def _keep(self, call: ToolCall, result: ToolResult) -> None:
         message = self.results[call.id] = result_message(call.id, result)

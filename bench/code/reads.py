@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.agent import Agent
-from agent.context.token_budget import estimate_text
 from agent.providers.scripted import ScriptedProvider
+from agent.providers.token_estimate import estimate_text
 from agent.types import Message, ToolCall, assistant
 from bench.figure import Figure
 from bench.process import ROOT

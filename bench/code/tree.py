@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.context.project.context import ProjectContext
 from agent.context.project.directory_tree import TreeLimits, tree
-from agent.context.token_budget import estimate_text
+from agent.providers.token_estimate import estimate_text
 from bench.code.large_trees import large_trees
 from bench.figure import Figure, sampled
 

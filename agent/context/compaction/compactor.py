@@ -16,9 +16,10 @@ from agent.context.compaction.summarizer import DroppedMessages, Summariser, Sum
 from agent.context.edited_files import SKILL, attachment_limit
 from agent.context.history_validation import close_unanswered_calls, is_valid
 from agent.context.request_prefix import RequestPrefix
-from agent.context.token_budget import FULL_AT_MESSAGES, estimate, estimate_all, estimate_text
+from agent.context.token_budget import FULL_AT_MESSAGES
 from agent.errors import ConfigError, LimitReached, ProviderError
 from agent.prompts import load_prompt, render_prompt
+from agent.providers.token_estimate import estimate, estimate_all, estimate_text
 from agent.providers.usage import UsageMeter
 from agent.records import frozen
 from agent.security.taint.taint import TaintState

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from agent.context.token_budget import estimate_text, level, middle_out
+from agent.context.token_budget import level, middle_out
+from agent.providers.token_estimate import estimate_text
 from agent.types import Message
 
 # Token limit for people's text; in a small window, a share of the goal applies.

@@ -12,12 +12,13 @@ from agent.context.call_meter import CallMeter
 from agent.context.compaction.person_words import fit_words, words_limit, words_of
 from agent.context.edited_files import AttachedFile
 from agent.context.request_prefix import RequestPrefix
-from agent.context.token_budget import estimate_all, estimate_text, level, middle_out
+from agent.context.token_budget import level, middle_out
 from agent.errors import BadReply, ConfigError, ContextTooLong, Rejected, TimedOut
 from agent.i18n import t
 from agent.prompts import load_prompt, render_prompt
 from agent.providers.base import ModelRequest
 from agent.providers.pool import ModelPool, OpenModel
+from agent.providers.token_estimate import estimate_all, estimate_text
 from agent.providers.usage import Tariff, UsageMeter
 from agent.records import frozen
 from agent.security.redaction import Redactor

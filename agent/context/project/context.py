@@ -19,8 +19,8 @@ from agent.context.project.directory_tree import (
 )
 from agent.context.project.pointed_file import PointedFile, read_pointed_file
 from agent.context.project.repository_state import describe_repository
-from agent.context.token_budget import estimate_text
 from agent.prompts import render_prompt
+from agent.providers.token_estimate import estimate_text
 from agent.records import frozen
 from agent.security.files.folder_identity import real_start_folder
 from agent.security.sandbox.base import Sandbox

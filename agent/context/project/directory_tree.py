@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TypeAlias
 
-from agent.context.token_budget import estimate_text
+from agent.providers.token_estimate import estimate_text
 from agent.records import frozen
 from agent.security.files.ignore_rules import Ignores
 from agent.security.files.safe_open import open_regular

@@ -41,7 +41,7 @@ class SseParser:
         """Return the objects that this chunk completed."""
         self._size += len(chunk)
         if self._size > self._limit:
-            raise BadReply(t("the model's reply exceeds {limit} bytes", limit=self._limit))
+            raise _too_large(t("the model's reply exceeds {limit} bytes", limit=self._limit))
         if self._plain is None:
             chunk = self._sniff(chunk)
         if self._plain is None or self._plain or b"\n" not in chunk:
@@ -78,7 +78,7 @@ class SseParser:
     def _keep(self, piece: bytes) -> None:
         self._tail_size += len(piece)
         if self._tail_size > self._line_limit:
-            raise BadReply(
+            raise _too_large(
                 t(
                     "a line in the model's reply exceeds {line_limit} bytes",
                     line_limit=self._line_limit,
@@ -127,6 +127,13 @@ class SseParser:
         return _parse(text) if text.strip() else None
 
 
+def _too_large(text: str) -> BadReply:
+    """Return an error that is not retried: the next reply would most likely be as large."""
+    error = BadReply(text)
+    error.retryable = False
+    return error
+
+
 def _parse(text: str) -> JsonObject:
     try:
         return _object(json.loads(text))
@@ -165,7 +172,7 @@ class NdjsonParser:
         self._tail.append(first)
         self._tail_size += len(first)
         if self._tail_size > _LINE_LIMIT_BYTES or self._size > _LIMIT_BYTES:
-            raise BadReply(t("the model's reply is too long"))
+            raise _too_large(t("the model's reply is too long"))
         if not lines:
             return []
         lines.insert(0, b"".join(self._tail))

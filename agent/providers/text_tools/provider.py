@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
-from agent.events import ModelEvent, Reply, TextDelta, ToolCallDelta
+from agent.events import CUT, ModelEvent, Reply, TextDelta, ToolCallDelta
 from agent.prompts import render_prompt
-from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec
+from agent.providers.base import ClosingProvider, ModelRequest, ToolSpec, find_tool
 from agent.providers.text_tools.parser import ParsedCall, TextToolParser
 from agent.providers.tool_calls import next_call_number, parse_tool_call
 from agent.providers.wire_text import encode_json, sendable_tool_name
@@ -40,8 +40,7 @@ class TextToolProvider:
         text_request = replace(
             request, system=_system_with_tools(request), messages=messages, tools=()
         )
-        tools = {tool.name: tool for tool in request.tools}
-        listener = _ReplyRewriter(tools, next_call_number(request.messages))
+        listener = _ReplyRewriter(request.tools, next_call_number(request.messages))
         stream = self._provider.stream(text_request)
         # Providers are async generators; closing one ends its connection at once.
         async with aclosing(cast(AsyncGenerator[ModelEvent], stream)):
@@ -56,7 +55,7 @@ class TextToolProvider:
 class _ReplyRewriter:
     """Rewriter of one stream that turns calls in its text into tool calls."""
 
-    def __init__(self, tools: Mapping[str, ToolSpec], number: int) -> None:
+    def __init__(self, tools: Sequence[ToolSpec], number: int) -> None:
         self._tools = tools
         self._number = number
         self._reader = TextToolParser()
@@ -68,7 +67,7 @@ class _ReplyRewriter:
             case TextDelta(text):
                 yield from self._take(self._reader.feed(text), cut=False)
             case Reply():
-                cut = event.finish_reason == "length"
+                cut = event.finish_reason in CUT
                 yield from self._take(self._reader.end(cut=cut), cut=cut)
                 yield self._reply(event, cut=cut)
             case _:
@@ -97,7 +96,7 @@ class _ReplyRewriter:
         return replace(reply, message=message, finish_reason=reason)
 
     def _read(self, call_id: str, parsed: ParsedCall, *, cut: bool) -> ToolCall:
-        tool = self._tools.get(parsed.name)
+        tool = find_tool(self._tools, parsed.name.strip())
         return parse_text_reply(call_id, parsed, tool.parameters if tool else {}, cut=cut)
 
 

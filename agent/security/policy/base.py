@@ -11,6 +11,7 @@ from agent.approvals import Answer, ApprovalRequest, Recipient, Scope
 from agent.errors import KoreError
 from agent.records import frozen
 from agent.security.shell.path_scope import NO_SANDBOX, SandboxScope
+from agent.text.similar_names import folded
 from agent.types import Effect, PolicyScope, Taint, ToolKind, ToolPurpose
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -365,11 +366,6 @@ def tightest(*modes: PermissionMode) -> PermissionMode:
 
 # Kinds of tools that change files.
 CHANGING_KINDS: frozenset[ToolKind] = frozenset({"edit", "delete", "move"})
-
-
-def folded(name: str) -> str:
-    """Return the normalized spelling of a tool's name."""
-    return name.casefold().replace("_", "").replace("-", "")
 
 
 class KnownTools:

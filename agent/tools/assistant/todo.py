@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
 from agent.prompts import load_prompt, render_prompt
-from agent.security.policy.base import folded
 from agent.security.taint.taint import NOTHING
+from agent.text.similar_names import folded
 from agent.tools.base import CallContext
 from agent.tools.call_arguments import canonical, without_namespace
 from agent.tools.schema import ArgumentSchema

@@ -77,8 +77,10 @@ def _answer(item: Mapping[str, Any]) -> ModelAnswer:
     finish: Finish = "stop"
     if message.tool_calls:
         finish = "tool_calls"
-    elif item["finish_reason"] in ("length", "content_filter"):
-        finish = item["finish_reason"]
+    elif item["finish_reason"] in events.CUT:
+        finish = "length"
+    elif item["finish_reason"] == events.FILTERED:
+        finish = "content_filter"
     return ModelAnswer(
         message.text, message.tool_calls, finish, Usage(**item["usage"]), time.time()
     )

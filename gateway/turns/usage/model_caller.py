@@ -10,12 +10,12 @@ from agent import events
 from agent.agent import Agent
 from agent.context.call_meter import CallMeter
 from agent.context.history_validation import repair
-from agent.context.token_budget import estimate, estimate_text
 from agent.errors import ConfigError, KoreError, PolicyDenied
 from agent.i18n import t
 from agent.providers.base import ModelRequest, ToolSpec, is_plain_name
 from agent.providers.model_settings import ModelSettings
 from agent.providers.pool import OpenModel
+from agent.providers.token_estimate import estimate, estimate_text
 from agent.providers.usage import Tariff, UsageTotals
 from agent.serialization import dumps, event_to_json, message_to_json
 from agent.types import ImageFile

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from agent import events
 from agent.context.focused_files import FileFocus, FocusedMessages
-from agent.context.token_budget import estimate
 from agent.context.usage_chart import files_table
 from agent.prompts import render_prompt
+from agent.providers.token_estimate import estimate
 from agent.settings import ToolSettings
 from agent.tools.built_in import default_tools
 from agent.tools.registry import ToolRegistry

@@ -11,11 +11,12 @@ from agent.context.compaction.compactor import CompactionResult, Compactor, Conv
 from agent.context.compaction.summarizer import Summariser, Summary
 from agent.context.history_validation import is_valid
 from agent.context.request_window import RequestWindow
-from agent.context.token_budget import ContextBudget, TokenCalibration, estimate
+from agent.context.token_budget import ContextBudget, TokenCalibration
 from agent.errors import ProviderError, RateLimited
 from agent.prompts import load_prompt
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider
+from agent.providers.token_estimate import estimate
 from agent.providers.usage import InMemoryMeter
 from agent.security.redaction import Redactor
 from agent.security.taint.taint import TaintState

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.context.history_validation import is_valid
-from agent.context.token_budget import TrimmedMessages, estimate, estimate_text, trim_to_budget
+from agent.context.token_budget import TrimmedMessages, trim_to_budget
 from agent.prompts import load_prompt
+from agent.providers.token_estimate import estimate, estimate_text
 from agent.types import (
     Context,
     Image,

@@ -9,10 +9,10 @@ import pytest
 from agent import events
 from agent.agent import Agent
 from agent.context.history_validation import is_valid
-from agent.context.token_budget import estimate
 from agent.errors import BadReply, ContextTooLong
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
+from agent.providers.token_estimate import estimate
 from agent.run.history import MemoryHistory
 from agent.settings import AgentSettings
 from agent.tools.base import CallContext
@@ -81,11 +81,20 @@ async def test_usage_adds_up_over_the_turn(tmp_path: Path) -> None:
     assert reports[1].input > reports[0].input
 
 
-async def test_truncated_reply_is_reported(tmp_path: Path) -> None:
-    cut = events.Reply(assistant("and then", ()), None, "length")
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("length", "The answer reached the model's length limit and was cut off."),
+        (
+            events.REPEATING,
+            "The model repeated itself without end, so its answer was cut off.",
+        ),
+    ],
+)
+async def test_truncated_reply_is_reported(reason: str, text: str, tmp_path: Path) -> None:
+    cut = events.Reply(assistant("and then", ()), None, reason)
     agent = Agent(Speaker(cut), workspace=tmp_path)
     seen, result = await run_turn(agent, task(agent))
-    text = "The answer reached the model's length limit and was cut off."
     assert events.Notice("warning", text, text) in seen
     assert result.text == "and then"
 

@@ -8,9 +8,9 @@ from typing import Any
 from agent import events
 from agent.prompts import load_prompt
 from agent.tools.base import CallContext
-from agent.turn.tool_executor import MAX_PARALLEL_READS
+from agent.turn.tool_executor import MAX_PARALLEL_READS, MAX_UNKNOWN_CALLS
 from agent.types import ToolCall, ToolResult
-from tests.agent.props import Handmade, call, calls, results, run_turn, scripted, task
+from tests.agent.props import Handmade, answers, call, calls, results, run_turn, scripted, task
 
 
 class Meeting:
@@ -184,3 +184,20 @@ async def test_events_use_the_canonical_name_of_the_tool(tmp_path: Path) -> None
     happened, _ = await run_turn(agent, task(agent))
     named = [e.name for e in happened if isinstance(e, events.ToolStart | events.ToolResulted)]
     assert named == ["exec", "exec"]
+
+
+async def test_ten_calls_of_unknown_tools_in_a_row_end_the_turn(tmp_path: Path) -> None:
+    replies = [calls(call(f"tool_{n}", f"c{n}")) for n in range(2 * MAX_UNKNOWN_CALLS)]
+    agent, model = scripted(replies, tmp_path, answers("note"))
+    _, result = await run_turn(agent, task(agent))
+    assert len(model.requests) == MAX_UNKNOWN_CALLS
+    assert result.stopped == "loop"
+    assert "do not exist" in result.text
+
+
+async def test_known_call_resets_the_count_of_unknown_calls(tmp_path: Path) -> None:
+    unknown = [calls(call(f"tool_{n}", f"c{n}")) for n in range(MAX_UNKNOWN_CALLS - 1)]
+    replies = [*unknown, calls(call("note")), *unknown, "done"]
+    agent, _ = scripted(replies, tmp_path, answers("note"))
+    _, result = await run_turn(agent, task(agent))
+    assert result.text == "done"

@@ -11,9 +11,10 @@ import pytest
 
 from agent import events
 from agent.agent import Agent
-from agent.context.token_budget import budget_for, estimate
+from agent.context.token_budget import budget_for
 from agent.providers.base import ModelRequest
 from agent.providers.scripted import ScriptedProvider
+from agent.providers.token_estimate import estimate
 from agent.run.history import JsonlHistory
 from agent.tools.base import CallContext, EffectPlan
 from agent.types import Context, Effect, JsonSchema, Message, Text, ToolCall, ToolResult, assistant

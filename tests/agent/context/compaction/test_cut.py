@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from agent.context.compaction.compactor import choose_split_point
 from agent.context.history_validation import is_valid
-from agent.context.token_budget import FULL_AT_MESSAGES, estimate
+from agent.context.token_budget import FULL_AT_MESSAGES
+from agent.providers.token_estimate import estimate
 from agent.types import Message, Text, ToolCall, assistant, user
 from tests.agent.strategies import rounds
 

@@ -4,7 +4,7 @@ from hypothesis import given
 
 from agent.context.compaction.compactor import SHORT_CHARS, shorten_old_result, shorten_old_results
 from agent.context.history_validation import is_valid
-from agent.context.token_budget import estimate
+from agent.providers.token_estimate import estimate
 from agent.types import Image, Message, Text, assistant, user
 from tests.agent.strategies import rounds
 

@@ -8,12 +8,13 @@ import pytest
 
 from agent.context.compaction.summarizer import DroppedMessages, Summariser, Summary, transcript
 from agent.context.request_prefix import RequestPrefix
-from agent.context.token_budget import ContextBudget, TokenCalibration, estimate_text
+from agent.context.token_budget import ContextBudget, TokenCalibration
 from agent.errors import BadReply, ContextTooLong, RateLimited, Rejected
 from agent.prompts import load_prompt
 from agent.providers.base import ToolSpec
 from agent.providers.pool import ModelPool
 from agent.providers.scripted import ScriptedProvider, Step
+from agent.providers.token_estimate import estimate_text
 from agent.providers.usage import InMemoryMeter
 from agent.security.redaction import Redactor
 from agent.types import Message, Text, ToolCall, assistant, user

@@ -4,7 +4,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from agent.context.project.context import ProjectContext
-from agent.context.token_budget import estimate_text
+from agent.providers.token_estimate import estimate_text
 from agent.security.taint.origin import TrustedOrigins
 from agent.types import Taint
 from tests.agent.notebooks import CELLS, notebook_json

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.context.project.directory_tree import TreeLimits, tree
-from agent.context.token_budget import estimate_text
+from agent.providers.token_estimate import estimate_text
 
 
 def make(root: Path, *names: str) -> None:

@@ -114,6 +114,7 @@ def test_endless_line_is_a_bad_reply(start: bytes) -> None:
         read(*portions, b"x" * 100, line_limit_bytes=1000)
 
 
-def test_endless_stream_is_a_bad_reply() -> None:
-    with pytest.raises(BadReply, match="1000 bytes"):
+def test_endless_stream_is_a_bad_reply_without_a_retry() -> None:
+    with pytest.raises(BadReply, match="1000 bytes") as caught:
         read(*[b": alive\n"] * 200, limit_bytes=1000)
+    assert not caught.value.retryable

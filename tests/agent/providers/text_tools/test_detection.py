@@ -48,6 +48,18 @@ NO_CALLS = (
 )
 
 
+BROKEN = (
+    '<tool_call>{"name": "exec", "arguments": {"command": "ls}</tool_call>',
+    '<tool_call>{"name": "exec", "arguments": {"command": "ls"}',
+    '<tool name="exec">{"command": "ls</tool>',
+    '{"name": "exec", "arguments": {"command": "say "hi""}}',
+    '{"name": "exec", "arguments": {"command": "ls"',
+    '```json\n{"name": "exec", "arguments": {command: ls}}\n```',
+    '[TOOL_CALLS][{"name": "exec", "arguments": {"command": "ls}}]',
+)
+REPAIRABLE = '<tool_call>{"name": "exec", "arguments": {"command": "ls",}}</tool_call>'
+
+
 async def events_of(provider: CapabilityFallback, asked: ModelRequest = ASKED) -> list[ModelEvent]:
     return [event async for event in provider.stream(asked)]
 
@@ -82,7 +94,7 @@ async def test_text_before_a_call_is_shown_and_ids_continue() -> None:
     text = f"I look.\n<tool_call>{CALLS[0]}</tool_call>"
     events = await events_of(CapabilityFallback(ScriptedProvider([text])))
     assert last_reply(events).message.text == "I look."
-    calls = detect_calls(f"[{CALLS[0]}, {CALLS[1]}]", {"exec": TOOL}, 7)
+    calls = detect_calls(f"[{CALLS[0]}, {CALLS[1]}]", (TOOL,), 7)
     assert calls is not None
     assert [call.id for call in calls.calls] == ["call_7", "call_8"]
 
@@ -125,3 +137,43 @@ def test_only_text_that_may_become_a_call_is_held_back(text: str) -> None:
     long = text + " and so on" * 5
     buffer = DetectionBuffer()
     assert "".join(map(buffer.add, long)) == long
+
+
+@pytest.mark.parametrize("has_called", [False, True], ids=["first", "after a native call"])
+@pytest.mark.parametrize("text", BROKEN)
+async def test_call_with_broken_json_is_an_error_for_the_model(text: str, has_called: bool) -> None:
+    replies: list[Step] = [NATIVE, text] if has_called else [text]
+    provider = CapabilityFallback(ScriptedProvider(replies))
+    events = [await events_of(provider) for _ in replies][-1]
+    assert shown_text(events) == ""
+    (call,) = last_reply(events).message.tool_calls
+    assert (call.name, call.arguments) == ("exec", None)
+
+
+async def test_text_before_a_broken_call_is_shown_without_the_call() -> None:
+    replies: list[Step] = [NATIVE, f"I look at 1 < 2.\n{BROKEN[0]}"]
+    provider = CapabilityFallback(ScriptedProvider(replies))
+    events = [await events_of(provider) for _ in replies][-1]
+    assert shown_text(events).rstrip() == "I look at 1 < 2."
+    assert last_reply(events).message.text == "I look at 1 < 2."
+
+
+async def test_repairable_call_runs() -> None:
+    events = await events_of(CapabilityFallback(ScriptedProvider([REPAIRABLE])))
+    (call,) = last_reply(events).message.tool_calls
+    assert call.arguments == {"command": "ls"}
+
+
+async def test_prose_with_a_tag_is_shown_at_the_end() -> None:
+    text = 'Write <tool name="exec"> to begin a call.'
+    events = await events_of(CapabilityFallback(ScriptedProvider([text])))
+    assert shown_text(events) == text
+
+
+async def test_alias_of_a_tool_is_a_call_of_it() -> None:
+    tool = ToolSpec(TOOL.name, TOOL.description, TOOL.parameters, aliases=("runcommand",))
+    request = ModelRequest("m", "", (user("hi"),), (tool,))
+    provider = CapabilityFallback(ScriptedProvider(["<tool name='run_command'>ls</tool>"]))
+    events = await events_of(provider, request)
+    (call,) = last_reply(events).message.tool_calls
+    assert (call.name, call.arguments) == ("run_command", {"command": "ls"})

@@ -1,0 +1,160 @@
+"""Bounds of streamed replies: their tokens, and a tail that repeats itself."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import cast
+
+from agent.events import (
+    REPEATING,
+    ModelEvent,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from agent.providers.base import ClosingProvider, ModelRequest
+from agent.providers.optional_parts import HasOptionalFields
+from agent.providers.token_estimate import estimate_all, estimate_text, estimate_tool
+from agent.providers.tool_calls import parse_tool_call
+from agent.types import Message, Part, Text, Thinking
+
+# Limit of a reply if the model's window is unknown.
+UNKNOWN_WINDOW_TOKENS = 16_000
+# Share of a known window that a reply may fill even if the request seems to leave less.
+_LEAST_SHARE = 0.2
+
+# A tail of this length that repeats a text of at most the period's length never ends.
+REPEATED_CHARS = 8_000
+_MAX_PERIOD_CHARS = 1_600
+# Text between two checks, and the beginning by which a repetition is searched.
+_CHECK_CHARS = 2_000
+_PROBE_CHARS = 32
+
+
+class BoundedProvider:
+    """Provider wrapper that ends endless replies.
+
+    A reply ends when it has filled the rest of the model's `window`, in tokens, or 16,000 tokens if
+    the window is None, or when its last 8,000 characters repeat a text of at most 1,600 characters.
+    The last event is then a `Reply` with all that has arrived, whose finish reason is "length" or
+    `REPEATING`. The request is not repeated, because it would most likely end the same way.
+    """
+
+    def __init__(self, provider: ClosingProvider, window: int | None) -> None:
+        self._provider = provider
+        self._window = window
+
+    @property
+    def name(self) -> str:
+        return self._provider.name
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        return bound_reply(self._provider.stream(request), reply_limit(request, self._window))
+
+    def optional_fields(self, request: ModelRequest) -> set[str]:
+        """Return the names of the body's fields that the API does not require."""
+        provider = self._provider
+        return (
+            provider.optional_fields(request) if isinstance(provider, HasOptionalFields) else set()
+        )
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+
+def reply_limit(request: ModelRequest, window: int | None) -> int:
+    """Return the limit of a reply in tokens; `window` is None if unknown."""
+    if window is None:
+        return max(UNKNOWN_WINDOW_TOKENS, request.max_tokens or 0)
+    return max(window - request_tokens(request), int(window * _LEAST_SHARE))
+
+
+def request_tokens(request: ModelRequest) -> int:
+    """Estimate the tokens of a request."""
+    tools = sum(map(estimate_tool, request.tools))
+    return estimate_text(request.system) + tools + estimate_all(request.messages)
+
+
+async def bound_reply(
+    stream: AsyncIterator[ModelEvent], limit_tokens: int
+) -> AsyncGenerator[ModelEvent]:
+    """Yield the events of a reply, and end it at the limit or when it repeats itself."""
+    received = _ReceivedReply(limit_tokens)
+    # Providers are async generators; closing one ends its connection at once.
+    async with aclosing(cast(AsyncGenerator[ModelEvent], stream)) as events:
+        async for event in events:
+            yield event
+            if (reason := received.add(event)) is not None:
+                break
+        else:
+            return
+    yield received.reply(reason)
+
+
+class _ReceivedReply:
+    """Streamed parts of a reply."""
+
+    def __init__(self, limit_tokens: int) -> None:
+        self._limit = limit_tokens
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        # Names and pieces of arguments, by the id of the call.
+        self._calls: dict[str, tuple[str, list[str]]] = {}
+        self._unchecked: list[str] = []
+        self._unchecked_chars = 0
+        self._tail = ""
+        self._tokens = 0
+
+    def add(self, event: ModelEvent) -> str | None:
+        """Add an event; return the reason if the reply must end here."""
+        match event:
+            case TextDelta(text):
+                self._text.append(text)
+            case ThinkingDelta(text):
+                self._thinking.append(text)
+            case ToolCallDelta(call_id, name, text):
+                is_new = call_id not in self._calls
+                _, pieces = self._calls.get(call_id, ("", []))
+                pieces.append(text)
+                self._calls[call_id] = (name, pieces)
+                # A name counts as well: a reply may consist of calls without arguments.
+                text = name * is_new + text
+            case _:
+                return None
+        self._unchecked.append(text)
+        self._unchecked_chars += len(text)
+        return self._check() if self._unchecked_chars >= _CHECK_CHARS else None
+
+    def reply(self, reason: str) -> Reply:
+        """Return what has arrived; a call whose arguments are incomplete has none."""
+        content: list[Part] = []
+        if thinking := "".join(self._thinking):
+            content.append(Thinking(thinking))
+        if text := "".join(self._text):
+            content.append(Text(text))
+        calls = tuple(
+            parse_tool_call(call_id, name, "".join(pieces), cut=True)
+            for call_id, (name, pieces) in self._calls.items()
+        )
+        return Reply(Message("assistant", tuple(content), calls), None, reason)
+
+    def _check(self) -> str | None:
+        new = "".join(self._unchecked)
+        self._unchecked, self._unchecked_chars = [], 0
+        self._tokens += estimate_text(new)
+        if self._tokens > self._limit:
+            return "length"
+        self._tail = (self._tail + new)[-REPEATED_CHARS:]
+        is_long = len(self._tail) == REPEATED_CHARS
+        return REPEATING if is_long and _is_periodic(self._tail) else None
+
+
+def _is_periodic(text: str) -> bool:
+    """Return whether a text consists of repetitions of a short text."""
+    probe = text[:_PROBE_CHARS]
+    period = text.find(probe, 1)
+    while 0 < period <= _MAX_PERIOD_CHARS:
+        if text.startswith(text[period:]):
+            return True
+        period = text.find(probe, period + 1)
+    return False
