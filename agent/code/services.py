@@ -11,7 +11,13 @@ from agent.settings import LspSettings, ToolSettings
 from agent.tools.base import CallContext, Tool
 from agent.tools.built_in import RegistryDefaults
 from agent.tools.file_views import FileViews
-from agent.tools.files.draft_check import Draft, DraftCheck, DraftReport, NoDraftCheck
+from agent.tools.files.draft_check import (
+    Draft,
+    DraftCheck,
+    DraftReport,
+    NoDraftCheck,
+    Renaming,
+)
 from agent.tools.files.workspace_scope import WorkspaceScope
 
 if TYPE_CHECKING:
@@ -112,7 +118,11 @@ class CodeServices:
         return self.settings.enabled and self.settings.before_write == "block"
 
     async def check(
-        self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
+        self,
+        drafts: Sequence[Draft],
+        call: CallContext,
+        insists: str = "",
+        renaming: Renaming | None = None,
     ) -> DraftReport:
         from agent.code.symbols.languages import LANGUAGES_BY_SUFFIX
 
@@ -120,7 +130,7 @@ class CodeServices:
         has_grammar = not endings.isdisjoint(LANGUAGES_BY_SUFFIX)
         if not has_grammar and not any(self.servers.candidates(draft.path) for draft in drafts):
             return DraftReport()
-        return await self._diagnostics.check(drafts, call, insists)
+        return await self._diagnostics.check(drafts, call, insists, renaming)
 
     async def after_write(self, drafts: Sequence[Draft]) -> None:
         if self.is_started:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
-from agent.prompts import load_prompt, render_prompt
+from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
-from agent.security.taint.taint import NOTHING, PRIVATE, UNTRUSTED
+from agent.security.taint.taint import PRIVATE
 from agent.text.text_document import MAX_BYTES as MAX_TEXT_BYTES
 from agent.text.text_document import decode, diff
 from agent.tools.base import CallContext, EffectPlan
@@ -158,11 +158,10 @@ class _PlanningTool:
         errors = await virtual.find_errors(path, call)
         count = len(virtual.planned(call.session))
         words = f"Planned {path}; {count} {'file is' if count == 1 else 'files are'} not written."
-        if not errors.count:
+        report = errors.for_model("lsp/planned_errors")
+        if not report:
             return ToolResult(words)
-        error_text = render_prompt("lsp/planned_errors", errors=errors.text)
-        taint = UNTRUSTED if errors.are_marked else NOTHING
-        return ToolResult(f"{words}\n{error_text}", for_user=words, taint=taint)
+        return ToolResult(f"{words}\n{report}", for_user=words, taint=errors.taint)
 
 
 class CreateVirtual(_PlanningTool):

@@ -8,7 +8,8 @@ received.
 
 Publishing of errors: with versions (the default), `unversioned`, `pull`, `register` (pull,
 registered only after the start), `stale` (first for an older text, with each version in turn),
-`changes` (without versions, and only the differences). Position encoding: `utf-8`, `utf-16`,
+`changes` (without versions, and only the differences). `late=SECONDS` delays the first publication.
+`name=NAME` is the name that the server gives itself. Position encoding: `utf-8`, `utf-16`,
 `utf-32`.
 
 `METHOD` is the name of a request, such as `textDocument/hover`. `hang=METHOD` never answers it,
@@ -28,6 +29,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from threading import Lock, Timer
 from typing import Any
 
 BEHAVIOURS = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
@@ -38,6 +40,7 @@ VERSIONS: dict[str, int] = {}
 LAST_PUSHED: dict[str, Any] = {}
 REPLIES: dict[str, Any] = {}
 ENCODING = next((item for item in ("utf-8", "utf-32") if item in BEHAVIOURS), "utf-16")
+SENDING = Lock()
 WORD = re.compile(r"\w+")
 
 
@@ -55,8 +58,9 @@ def behaves(name: str, method: str) -> bool:
 
 def send(message: dict[str, Any]) -> None:
     body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-    OUTPUT.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-    OUTPUT.flush()
+    with SENDING:
+        OUTPUT.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        OUTPUT.flush()
 
 
 def receive() -> dict[str, Any] | None:
@@ -103,6 +107,15 @@ def errors(uri: str) -> list[dict[str, Any]]:
 
 
 def publish(uri: str, version: int | None, diagnostics: list[Any]) -> None:
+    if (delay := BEHAVIOURS.pop("late", None)) is not None:
+        work = Timer(float(delay), send_diagnostics, (uri, version, diagnostics))
+        work.daemon = True
+        work.start()
+    else:
+        send_diagnostics(uri, version, diagnostics)
+
+
+def send_diagnostics(uri: str, version: int | None, diagnostics: list[Any]) -> None:
     params = {"uri": uri, "diagnostics": diagnostics}
     numbered = params if version is None else {**params, "version": version}
     send({"method": "textDocument/publishDiagnostics", "params": numbered})
@@ -157,7 +170,8 @@ def whole(uri: str, text: str) -> dict[str, Any]:
 def answer(method: str, params: Any) -> Any:
     match method:
         case "initialize":
-            return {"capabilities": capabilities()}
+            info = {"serverInfo": {"name": BEHAVIOURS["name"]}} if "name" in BEHAVIOURS else {}
+            return {"capabilities": capabilities(), **info}
         case "$/changes":
             return CHANGES
         case "$/text":

@@ -31,8 +31,8 @@ _MAX_OPENED = 5
 # Changed names to look up per edit, and the time for each request.
 _MAX_NAMES = 4
 _REQUEST_TIMEOUT_S = 1.0
-# The first request waits until the server has read the project.
-_FIRST_REQUEST_TIMEOUT_S = 6.0
+# The first request waits until the server has read the project, which takes long on a busy machine.
+_FIRST_REQUEST_TIMEOUT_S = 15.0
 # Pause for a server that was too slow, so that not every edit waits for it.
 _RETRY_INTERVAL_S = 60.0
 # Method, constructor, function: definitions inside a callable have no users outside.
@@ -53,17 +53,20 @@ class Dependents:
         server: LanguageServer,
         drafts: Sequence[Draft],
         call: CallContext,
-    ) -> None:
+    ) -> bool:
         """Open dependents: files that the conversation has read first, then those that the server
-        finds.
+        finds. Return False if the server did not find them in time.
 
         The drafts must be open with their text on disk.
         """
         if not session.sees_drafts:
-            return
+            return True
+        are_all = True
         paths = await asyncio.to_thread(self._seen_files, server, drafts, call)
         if len(paths) < _MAX_OPENED:
-            paths += await self._users(session, drafts)
+            users = await self._users(session, drafts)
+            are_all = users is not None
+            paths += users or []
         paths = list(dict.fromkeys(paths))
         paths = await asyncio.to_thread(self._visible, paths, drafts, call)
         for path in paths[:_MAX_OPENED]:
@@ -74,6 +77,7 @@ class Dependents:
             except ToolError:
                 # It may have been deleted in the meantime.
                 continue
+        return are_all
 
     def _seen_files(
         self, server: LanguageServer, drafts: Sequence[Draft], call: CallContext
@@ -99,12 +103,12 @@ class Dependents:
                 break
         return dependents
 
-    async def _users(self, session: LspSession, drafts: Sequence[Draft]) -> list[Path]:
-        """Return the files that use changed names and that the server reports in time."""
+    async def _users(self, session: LspSession, drafts: Sequence[Draft]) -> list[Path] | None:
+        """Return the files that use changed names, or None if the server is too slow."""
         users: list[Path] = []
         next_request_at = self._next_request_at.get(session)
         if next_request_at is not None and next_request_at > time.monotonic():
-            return []
+            return None
         limit_s = _FIRST_REQUEST_TIMEOUT_S if next_request_at is None else _REQUEST_TIMEOUT_S
         self._next_request_at[session] = time.monotonic()
         try:
@@ -112,9 +116,10 @@ class Dependents:
                 for draft in drafts:
                     if draft.before is not None and draft.after is not None:
                         await session.read_project(draft.path)
-                        users += await find_users(session, draft)
+                        users += await find_users(session, draft, limit_s)
         except TimeoutError:
             self._next_request_at[session] = time.monotonic() + _RETRY_INTERVAL_S
+            return None
         except ResponseError as exc:
             log.info("a language server returned no references: %s", exc)
         return users
@@ -137,24 +142,24 @@ class Dependents:
         return visible
 
 
-async def find_users(session: LspSession, draft: Draft) -> list[Path]:
+async def find_users(session: LspSession, draft: Draft, timeout_s: float) -> list[Path]:
     """Return the files that use definitions changed by a draft, heaviest users first.
 
-    Raises `ResponseError`.
+    Raises `ResponseError`, and TimeoutError if a request takes longer than `timeout_s`.
     """
     symbols, references = METHODS["document_symbols"], METHODS["references"]
     if not all(session.offers(method.capability, method.name) for method in (symbols, references)):
         return []
     document = {"textDocument": {"uri": uri_of(draft.path)}}
-    outline = await session.peer.request(symbols.name, document, _REQUEST_TIMEOUT_S)
+    outline = await session.peer.request(symbols.name, document, timeout_s)
     source_lines = split_lines(draft.before or "")
     names = changed_names(outline, changed_lines(draft)[0], source_lines)
     counts: Counter[Path] = Counter()
     for position in names[:_MAX_NAMES]:
         params = {**document, "position": position, "context": {"includeDeclaration": False}}
-        places = await session.peer.request(references.name, params, _REQUEST_TIMEOUT_S)
+        places = await session.peer.request(references.name, params, timeout_s)
         if await session.finish_loading():
-            places = await session.peer.request(references.name, params, _REQUEST_TIMEOUT_S)
+            places = await session.peer.request(references.name, params, timeout_s)
         counts.update(place.path for place in places_of(places) if place.path != draft.path)
     return sorted(counts, key=lambda path: (-counts[path], path))
 

@@ -1,5 +1,6 @@
 """Diagnostics of language servers and the comparison that finds new ones."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -7,6 +8,7 @@ from typing import Any, Literal
 from agent.code.lsp.protocol.positions import Encoding, Position, TextLines
 from agent.records import frozen
 from agent.text.visible import escape_line
+from agent.tools.files.draft_check import Renaming
 
 Severity = Literal["error", "warning", "information", "hint"]
 _SEVERITIES: dict[Any, Severity] = {1: "error", 2: "warning", 3: "information", 4: "hint"}
@@ -66,17 +68,35 @@ def read_diagnostics(items: Any, text: str, encoding: Encoding) -> tuple[Diagnos
     )
 
 
-def new_errors(before: Iterable[Diagnostic], after: Sequence[Diagnostic]) -> list[Diagnostic]:
+def new_errors(
+    before: Iterable[Diagnostic],
+    after: Sequence[Diagnostic],
+    renaming: Renaming | None = None,
+) -> list[Diagnostic]:
     """Return the errors of `after` that occur more often than in `before`.
 
-    Positions are ignored, because every edit moves lines.
+    Positions are ignored, because every edit moves lines. After a `renaming`, earlier errors may
+    quote the new name.
     """
     counts = Counter(diagnostic.identity for diagnostic in before if diagnostic.severity == "error")
+    errors = _without(counts, (item for item in after if item.severity == "error"))
+    if renaming is None:
+        return errors
+    old_name = re.compile(rf"(?<!\w){re.escape(renaming.old)}(?!\w)")
+    renamed_counts: Counter[tuple[str, str, str]] = Counter()
+    for (severity, code, message), count in counts.items():
+        renamed = _shorten(old_name.sub(lambda _: renaming.new, message))
+        renamed_counts[severity, code, renamed] += count
+    return _without(renamed_counts, errors)
+
+
+def _without(
+    counts: Counter[tuple[str, str, str]], errors: Iterable[Diagnostic]
+) -> list[Diagnostic]:
+    """Return the errors that are not counted, and subtract the others from the counts."""
     diagnostics = []
     # Of several equal errors, the last ones count as new.
-    for diagnostic in after:
-        if diagnostic.severity != "error":
-            continue
+    for diagnostic in errors:
         if counts[diagnostic.identity] > 0:
             counts[diagnostic.identity] -= 1
         else:

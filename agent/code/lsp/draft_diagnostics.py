@@ -6,7 +6,9 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from weakref import WeakSet
 
 from agent.code.lsp.dependents import Dependents, changed_lines
 from agent.code.lsp.diagnostics import Diagnostic, new_errors
@@ -23,7 +25,7 @@ from agent.code.lsp.session import LspSession
 from agent.code.symbols.outline import syntax_faults
 from agent.code.symbols.parsing import language_of
 from agent.errors import ToolError
-from agent.i18n import plural
+from agent.i18n import plural, t
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked
@@ -31,8 +33,9 @@ from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import LspSettings
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
-from agent.tools.files.draft_check import Draft, DraftReport
+from agent.tools.files.draft_check import Draft, DraftReport, Renaming
 from agent.tools.files.workspace_scope import WorkspaceScope, holds_files_of_others
+from agent.types import Taint
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,8 @@ _MAX_SHOWN_TO_USER = 3
 # Other open documents that are checked again.
 _MAX_DEPENDENTS = 10
 _DEPENDENTS_TIMEOUT_S = 2.0
+# The first check in a server's session may take this many times longer than later ones.
+_FIRST_WAIT_FACTOR = 3
 # Messages about unresolved imports; the codes differ between servers and versions.
 _UNRESOLVED = re.compile(r"import|module|file not found", re.IGNORECASE)
 
@@ -55,12 +60,26 @@ class _Finding:
 class NewErrors:
     """Number of new errors, and a line for each of the first few.
 
+    `unchecked` are sentences about files that no server checked, although one should have.
     `are_marked`: some files contain untrusted text.
     """
 
     count: int
     text: str
     are_marked: bool
+    unchecked: tuple[str, ...] = ()
+
+    def for_model(self, prompt: str) -> str:
+        """Return a prompt with the errors, and the sentences about unchecked files."""
+        parts = [render_prompt(prompt, errors=self.text)] if self.count else []
+        if self.unchecked:
+            reasons = " ".join(self.unchecked)
+            parts.append(render_prompt("lsp/not_checked", reasons=reasons))
+        return "\n".join(parts)
+
+    @property
+    def taint(self) -> frozenset[Taint]:
+        return UNTRUSTED if self.are_marked else NOTHING
 
     @property
     def first_lines(self) -> list[str]:
@@ -73,12 +92,14 @@ class NewErrors:
 class DraftDiagnostics:
     """A `DraftCheck` based on language servers.
 
-    It reports nothing if no server answers in time: an edit never fails because of a server.
+    If no server answers in time, it only says so: an edit never fails because of a server.
     """
 
     def __init__(self, servers: LanguageServers, views: FileViews, scope: WorkspaceScope) -> None:
         self._servers = servers
         self._dependents = Dependents(servers, views, scope)
+        # Sessions that were asked for a check before.
+        self._asked_sessions: WeakSet[LspSession] = WeakSet()
 
     @property
     def refuses(self) -> bool:
@@ -89,39 +110,62 @@ class DraftDiagnostics:
         return self._servers.settings
 
     async def check(
-        self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
+        self,
+        drafts: Sequence[Draft],
+        call: CallContext,
+        insists: str = "",
+        renaming: Renaming | None = None,
     ) -> DraftReport:
         if self._settings.before_write == "off":
             return DraftReport()
-        errors = await self.find_errors(drafts, call)
-        if not errors.count:
-            return DraftReport()
-        if self.refuses and not insists.strip():
-            failure = ToolError(render_prompt("lsp/refused", errors=errors.text))
+        errors = await self.find_errors(drafts, call, renaming)
+        if errors.count and self.refuses and not insists.strip():
+            failure = ToolError(errors.for_model("lsp/refused"))
             failure.untrusted = errors.are_marked
             raise failure
-        return DraftReport(
-            render_prompt("lsp/new_errors", errors=errors.text),
-            "\n".join(
-                (plural(errors.count, "{n} new error", "{n} new errors"), *errors.first_lines)
-            ),
-            UNTRUSTED if errors.are_marked else NOTHING,
-        )
+        for_user = [t("not checked for new errors")] if errors.unchecked else []
+        if errors.count:
+            count = plural(errors.count, "{n} new error", "{n} new errors")
+            for_user = [count, *errors.first_lines, *for_user]
+        return DraftReport(errors.for_model("lsp/new_errors"), "\n".join(for_user), errors.taint)
 
-    async def find_errors(self, drafts: Sequence[Draft], call: CallContext) -> "NewErrors":
+    async def find_errors(
+        self, drafts: Sequence[Draft], call: CallContext, renaming: Renaming | None = None
+    ) -> NewErrors:
         """Return the errors that the drafts introduce together, also in files that use them."""
         root = await asyncio.to_thread(call.workspace.resolve)
         # An answer about one file may quote any other.
         groups = {} if holds_files_of_others(call) else await self._group_by_server(drafts, root)
         findings: list[_Finding] = []
+        unchecked: list[str] = []
+        served: set[Path] = set()
         for server, group in groups.items():
-            findings += await self._check_group(server, group, call)
-        served = {draft.path for group in groups.values() for draft in group}
+            try:
+                comparison = await self._check_group(server, group, call, renaming)
+            except ToolError as exc:
+                log.info("a write was not checked: %s", exc)
+                unchecked.append(str(exc))
+                continue
+            findings += comparison.findings
+            served.update(draft.path for draft in group)
+            if comparison.unchecked:
+                names = ", ".join(
+                    _display_path(path, root, call.base) for path in comparison.unchecked
+                )
+                unchecked.append(
+                    f"The language server {server.settings.name} did not report on {names} in time."
+                )
+            if not comparison.are_all_dependents:
+                unchecked.append(
+                    f"The language server {server.settings.name} did not find the files that use "
+                    "the changed names in time."
+                )
         unserved_drafts = [draft for draft in drafts if draft.path not in served]
         findings += await asyncio.to_thread(_syntax_errors, unserved_drafts)
         # A diagnostic of one file may quote any other: a type, a name.
-        marked = bool(findings) and await asyncio.to_thread(is_marked, root)
-        return NewErrors(len(findings), _listing(findings, root, call.base), marked)
+        marked = bool(findings or unchecked) and await asyncio.to_thread(is_marked, root)
+        listing = _listing(findings, root, call.base)
+        return NewErrors(len(findings), listing, marked, tuple(unchecked))
 
     async def after_write(self, drafts: Sequence[Draft]) -> None:
         """Synchronize running servers with the disk after a write."""
@@ -153,33 +197,66 @@ class DraftDiagnostics:
         return groups
 
     async def _check_group(
-        self, server: LanguageServer, drafts: list[Draft], call: CallContext
-    ) -> list[_Finding]:
-        limit_s = self._settings.wait_s
+        self,
+        server: LanguageServer,
+        drafts: list[Draft],
+        call: CallContext,
+        renaming: Renaming | None,
+    ) -> "_Comparison":
+        """Return the errors according to one server. Raises `ToolError` if it does not answer."""
+        limits = _Limits(self._settings.wait_s)
+        if server.running is None or server.running not in self._asked_sessions:
+            # The server still has to start and to read the project.
+            limits = limits.times(_FIRST_WAIT_FACTOR)
         languages = self._languages(server, drafts)
 
-        async def work(session: LspSession) -> list[_Finding]:
+        async def work(session: LspSession) -> _Comparison:
+            self._asked_sessions.add(session)
             async with server.turn:
                 await refresh(session)
                 for draft in drafts:
                     if draft.before is not None:
                         session.open(draft.path, draft.before, languages[draft.path])
-                await self._dependents.open(session, server, drafts, call)
-                return await _compare(session, drafts, languages, limit_s)
+                are_all = await self._dependents.open(session, server, drafts, call)
+                comparison = await _compare(session, drafts, languages, limits, renaming)
+                return replace(comparison, are_all_dependents=are_all)
 
-        try:
-            return await server.ask("a check before a write", work, limit_s)
-        except ToolError as exc:
-            log.info("a write was not checked: %s", exc)
-            return []
+        return await server.ask("a check before a write", work, limits.check_s)
 
     def _languages(self, server: LanguageServer, drafts: Sequence[Draft]) -> dict[Path, str]:
         return {draft.path: self._servers.language(server.settings, draft.path) for draft in drafts}
 
 
+@frozen
+class _Limits:
+    """Time limits of a check and of the diagnostics of each dependent file in it."""
+
+    check_s: float
+    dependent_s: float = _DEPENDENTS_TIMEOUT_S
+
+    def times(self, factor: float) -> "_Limits":
+        return _Limits(self.check_s * factor, self.dependent_s * factor)
+
+
+@frozen
+class _Comparison:
+    """New errors according to a server, and the files about which it reported nothing in time.
+
+    `are_all_dependents`: it listed the files that use changed names in time.
+    """
+
+    findings: Sequence[_Finding]
+    unchecked: Sequence[Path]
+    are_all_dependents: bool = True
+
+
 async def _compare(
-    session: LspSession, drafts: Sequence[Draft], languages: Mapping[Path, str], limit_s: float
-) -> list[_Finding]:
+    session: LspSession,
+    drafts: Sequence[Draft],
+    languages: Mapping[Path, str],
+    limits: _Limits,
+    renaming: Renaming | None,
+) -> _Comparison:
     """Return the errors that the drafts introduce, in themselves and in other open documents."""
     before: dict[Path, tuple[Diagnostic, ...] | None] = {}
     for draft in drafts:
@@ -187,21 +264,24 @@ async def _compare(
             before[draft.path] = ()
             continue
         session.open(draft.path, draft.before, languages[draft.path])
-        before[draft.path] = await session.diagnose(draft.path, limit_s)
+        before[draft.path] = await session.diagnose(draft.path, limits.check_s)
     paths = {draft.path for draft in drafts}
     other_paths = [path for path in reversed(session.documents) if path not in paths]
     other_paths = other_paths[:_MAX_DEPENDENTS]
     for path in other_paths:
-        before[path] = await session.diagnose(path, _DEPENDENTS_TIMEOUT_S)
+        before[path] = await session.diagnose(path, limits.dependent_s)
     for draft in drafts:
         assert draft.after is not None
         session.open(draft.path, draft.after, languages[draft.path])
     lines = {draft.path: changed_lines(draft)[1] for draft in drafts}
     findings: list[_Finding] = []
+    unchecked: list[Path] = []
     for path in (*paths, *other_paths):
         earlier = before[path]
-        after = await session.diagnose(path, limit_s if path in paths else _DEPENDENTS_TIMEOUT_S)
+        limit_s = limits.check_s if path in paths else limits.dependent_s
+        after = await session.diagnose(path, limit_s)
         if after is None:
+            unchecked.append(path)
             continue
         if earlier is None:
             # Without earlier diagnostics, the position tells which errors belong to the edit.
@@ -212,13 +292,15 @@ async def _compare(
             ]
             findings += [_Finding(path, diagnostic) for diagnostic in new_errors((), errors)]
         else:
-            findings += [_Finding(path, diagnostic) for diagnostic in new_errors(earlier, after)]
+            errors = new_errors(earlier, after, renaming)
+            findings += [_Finding(path, diagnostic) for diagnostic in errors]
     await _close_new_files(session, drafts)
     created = {draft.path.stem for draft in drafts if draft.before is None}
     if not session.sees_drafts and any(map(_is_header, paths)) and len(paths) > 1:
         # The server reads includes from the disk, where the headers are not updated yet.
         findings = [finding for finding in findings if _is_header(finding.path)]
-    return [finding for finding in findings if not _reports_new_file_missing(finding, created)]
+    findings = [finding for finding in findings if not _reports_new_file_missing(finding, created)]
+    return _Comparison(findings, unchecked)
 
 
 def _is_header(path: Path) -> bool:

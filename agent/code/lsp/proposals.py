@@ -13,6 +13,7 @@ from agent.code.lsp.questions import CodeQuestions, Question, SymbolAnswer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
 from agent.errors import ToolError
+from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
 from agent.security.taint.taint import UNTRUSTED
@@ -20,7 +21,7 @@ from agent.settings import ToolSettings
 from agent.text.text_document import MAX_BYTES, decode, diff
 from agent.tools.base import CallContext, EffectPlan
 from agent.tools.file_views import FileViews
-from agent.tools.files.draft_check import Draft, DraftCheck, DraftReport
+from agent.tools.files.draft_check import Draft, DraftCheck, DraftReport, Renaming
 from agent.tools.files.write_set import write_set
 from agent.types import Artifact, ToolResult
 
@@ -30,6 +31,14 @@ _MAX_PENDING = 10
 _MAX_CHARS = 20_000_000
 # Defaults; most servers read the formatting settings of the project first.
 _FORMATTING = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": True}
+
+
+@frozen
+class _Proposal:
+    """Drafts in the order of their paths, and the renaming that they make, if any."""
+
+    drafts: Sequence[Draft]
+    renaming: Renaming | None = None
 
 
 class CodeProposals:
@@ -49,14 +58,15 @@ class CodeProposals:
         self._views = views
         self._drafts = drafts
         # Kept from approval to write, since a server could answer a second request differently.
-        self._pending: dict[tuple[str, str], list[Draft]] = {}
+        self._pending: dict[tuple[str, str], _Proposal] = {}
 
     async def plan(self, args: Mapping[str, Any], call: CallContext) -> EffectPlan:
         """Return each file that would change, with its diff."""
-        drafts = await self._proposal(args, call)
+        proposal = await self._proposal(args, call)
+        drafts = proposal.drafts
         while len(self._pending) >= _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
-        self._pending[_key(call)] = drafts
+        self._pending[_key(call)] = proposal
         return EffectPlan(
             changes=tuple(draft.path for draft in drafts if draft.before is not None),
             creates=tuple(draft.path for draft in drafts if draft.before is None),
@@ -65,13 +75,14 @@ class CodeProposals:
 
     async def apply(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         """Write the planned drafts. Raises `ToolError`."""
-        drafts = self._pending.pop(_key(call), None)
-        if drafts is None:
+        proposal = self._pending.pop(_key(call), None)
+        if proposal is None:
             raise ToolError("The proposed changes are no longer known; nothing was written.")
+        drafts = proposal.drafts
         # A server's own proposal is never rejected because of its errors.
         report = DraftReport()
         if not self._drafts.refuses:
-            report = await self._drafts.check(drafts, call)
+            report = await self._drafts.check(drafts, call, renaming=proposal.renaming)
         tainted_call = await asyncio.to_thread(_with_taint, args, call)
         await file_io.in_thread(lambda: write_set(drafts, tainted_call))
         for draft in drafts:
@@ -83,7 +94,7 @@ class CodeProposals:
         artifacts = tuple(Artifact("diff", _diff(draft, call), str(draft.path)) for draft in drafts)
         return report.added_to(ToolResult(text, for_user=text, artifacts=artifacts))
 
-    async def _proposal(self, args: Mapping[str, Any], call: CallContext) -> list[Draft]:
+    async def _proposal(self, args: Mapping[str, Any], call: CallContext) -> _Proposal:
         """Return the server's proposal for files that the call may change. Raises `ToolError`."""
         path = self._questions.find_path(args, call)
         server = await self._questions.server(path, call)
@@ -93,22 +104,24 @@ class CodeProposals:
                 raise ToolError(f"{changed} lies behind a link; nothing was changed.")
             return decode(file_io.read(changed, MAX_BYTES), changed).text
 
-        async def work(session: LspSession) -> list[Draft]:
+        async def work(session: LspSession) -> _Proposal:
             async with server.turn:
                 question = await self._questions.question(session, server, path, args)
-                edit = await _workspace_edit(question)
+                edit, renaming = await _workspace_edit(question)
             texts = await asyncio.to_thread(edited_texts, edit, session.encoding, read)
-            return [Draft(changed, before, after) for changed, (before, after) in texts.items()]
+            drafts = [Draft(changed, before, after) for changed, (before, after) in texts.items()]
+            return _Proposal(sorted(drafts, key=lambda draft: draft.path), renaming)
 
         limit_s = self._questions.servers.settings.timeout_s
-        drafts = await server.ask(str(args["operation"]), work, limit_s)
+        proposal = await server.ask(str(args["operation"]), work, limit_s)
+        drafts = proposal.drafts
         if not drafts:
             raise ToolError("The language server proposes no change; nothing was written.")
         if len(drafts) > _MAX_FILES:
             raise ToolError(f"That would change {len(drafts)} files, more than {_MAX_FILES}.")
         if sum(len(draft.before or "") + len(draft.after or "") for draft in drafts) > _MAX_CHARS:
             raise ToolError("That would change more text than Kore accepts at once.")
-        return sorted(drafts, key=lambda draft: draft.path)
+        return proposal
 
 
 def _with_taint(args: Mapping[str, Any], call: CallContext) -> CallContext:
@@ -126,7 +139,7 @@ def _key(call: CallContext) -> tuple[str, str]:
     return (call.session, call.call.id)
 
 
-async def _workspace_edit(question: Question) -> Any:
+async def _workspace_edit(question: Question) -> tuple[Any, Renaming | None]:
     """Return the server's proposal as a `WorkspaceEdit`. Raises `ToolError`."""
     match question.operation:
         case "rename":
@@ -134,11 +147,11 @@ async def _workspace_edit(question: Question) -> Any:
                 raise ToolError("rename needs new_name.")
             answer = await question.ask_about_symbol(_without_emptiness, newName=new_name)
             _check_definitions(answer, question)
-            return answer.value
+            return answer.value, Renaming(answer.name, str(new_name))
         case "format":
             edits = await question.ask({**question.document, "options": _FORMATTING})
-            return {"documentChanges": [{**question.document, "edits": edits or []}]}
-    return await _action_edit(question)
+            return {"documentChanges": [{**question.document, "edits": edits or []}]}, None
+    return await _action_edit(question), None
 
 
 def _without_emptiness(edit: Any) -> Any:

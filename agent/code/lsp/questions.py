@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -42,12 +43,14 @@ DIAGNOSE_TIMEOUT_S = 20.0
 class SymbolAnswer(Generic[T]):
     """An answer about a symbol, and a sentence about the place that was asked about, if needed.
 
-    `other_definitions` are the lines (from 0) of other symbols in the file that have its name.
+    `name` is the word at that place. `other_definitions` are the lines (from 0) of other symbols in
+    the file that have its name.
     """
 
     value: T
     note: str = ""
     other_definitions: tuple[int, ...] = ()
+    name: str = ""
 
 
 @frozen
@@ -97,7 +100,8 @@ class Question:
                 refusal = refusal or exc
                 continue
             if value:
-                return self._answer(value, position, search)
+                answer = self._answer(value, position, search)
+                return replace(answer, name=search.name or lines.word(position))
             empty.append(value)
         if not empty:
             assert refusal is not None

@@ -26,6 +26,10 @@ FIRST_SILENCE_TIMEOUT_S = 4.0
 SHORT_SILENCE_TIMEOUT_S = 1.0
 # Total wait for a server that reads the project before its answers are complete.
 LOAD_TIMEOUT_S = 15.0
+# Wait of a terse server's first diagnostics, counted from its start.
+FIRST_WORD_TIMEOUT_S = 20.0
+# A server that takes long to answer, as on a busy machine, may be silent for longer.
+_SILENCE_FACTOR = 3
 _MAX_TASKS = 100
 # Servers that read included files from the disk, not from open documents.
 _READS_DISK = frozenset({"clangd"})
@@ -101,6 +105,8 @@ class LspSession:
         self._pushed_at = 0.0
         self._known_at: float | None = None
         self._ready_at = 0.0
+        # Time that the server took for its last answer about a text that it had just received.
+        self._answer_s = 0.0
         # Work in progress that the server reports, such as reading the project.
         self._tasks: set[str] = set()
         self._load_left_s = LOAD_TIMEOUT_S
@@ -310,7 +316,7 @@ class LspSession:
                 else:
                     # The server publishes nothing when the result is unchanged.
                     silent_s = SILENCE_TIMEOUT_S if self._has_pushed else FIRST_SILENCE_TIMEOUT_S
-                    left_s = known_at + silent_s - time.monotonic()
+                    left_s = known_at + self._silence_s(silent_s) - time.monotonic()
                 if left_s <= 0:
                     return document.pushed
             await self._wait_for_message(left_s)
@@ -330,12 +336,19 @@ class LspSession:
                 continue
             quiet_at = max(self._known_at, self._pushed_at) + QUIET_INTERVAL_S
             if self._sent_path is None or not self._is_up_to_date(self._sent_path):
-                quiet_at = max(quiet_at, self._sent_at + SHORT_SILENCE_TIMEOUT_S)
+                silent_s = self._silence_s(SHORT_SILENCE_TIMEOUT_S)
+                quiet_at = max(quiet_at, self._sent_at + silent_s)
+            if not self._has_pushed:
+                quiet_at = max(quiet_at, self._ready_at + FIRST_WORD_TIMEOUT_S)
             left_s = quiet_at - time.monotonic()
             if left_s <= 0 and not self._tasks:
                 # A server that never published anything may not have understood the project.
                 return (document.pushed or []) if self._has_pushed else None
             await self._wait_for_message(left_s if left_s > 0 else timeout_s)
+
+    def _silence_s(self, minimum_s: float) -> float:
+        """Return how long a silent server may still be at work."""
+        return max(minimum_s, _SILENCE_FACTOR * self._answer_s)
 
     def _is_up_to_date(self, path: Path) -> bool:
         """Return whether the published diagnostics belong to the last text sent."""
@@ -350,16 +363,19 @@ class LspSession:
         """
         document = self.documents[path]
         version, sent_at = document.version, self._sent_at
-        if path not in self._changed_paths and not force:
-            # There is only one text that diagnostics can belong to.
+        has_one_text = path not in self._changed_paths
+        if has_one_text and self._has_pushed and not force:
             document.known_at = document.changed_at
             return
         if self.offers("documentSymbolProvider", _SYMBOLS):
             params = {"textDocument": {"uri": uri_of(path)}}
+            asked_at = time.monotonic()
             with suppress(ResponseError):
                 await self.peer.request(_SYMBOLS, params, timeout_s)
+            self._answer_s = time.monotonic() - asked_at
         if document.version == version:
-            document.known_at = time.monotonic()
+            # Diagnostics can belong to one text only if the server has received no other.
+            document.known_at = document.changed_at if has_one_text else time.monotonic()
         if self._sent_at == sent_at:
             self._known_at = time.monotonic()
 

@@ -2,6 +2,7 @@
 
 Tags of a file are cached until the file changes, even across restarts. A map is built within a
 second; if that is too short, the map says so, and the remaining files are read in the background.
+On a busy machine an answer waits longer, until it contains more files than the one before.
 """
 
 import asyncio
@@ -106,7 +107,19 @@ def _page_rank(edges: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return ranks
 
 
-TIMEOUT_S = 0.7
+@frozen
+class MapTimeouts:
+    """Time limits of an answer.
+
+    It contains the files that were read within `answer_s`. If no file was read in that time, it
+    waits for the first one, at most `first_file_s`: the parser takes long to start on a busy
+    machine.
+    """
+
+    answer_s: float = 0.7
+    first_file_s: float = 10.0
+
+
 # About 1,500 tokens.
 MAX_CHARS = 6_000
 MAX_FILES = 20_000
@@ -127,6 +140,8 @@ class _Project:
         # True once the cache was loaded.
         self.is_loaded = False
         self.unsaved = 0
+        # Set when a file was read.
+        self.has_progress = asyncio.Event()
         self.reading: asyncio.Task[None] | None = None
         self.ranking: tuple[frozenset[tuple[Path, Stamp]], Ranking] | None = None
 
@@ -137,8 +152,9 @@ class RepositoryMaps:
     `cache` stores the tags of large projects.
     """
 
-    def __init__(self, cache: TagCache | None = None) -> None:
+    def __init__(self, cache: TagCache | None = None, timeouts: MapTimeouts | None = None) -> None:
         self._cache = cache
+        self._timeouts = timeouts or MapTimeouts()
         self._projects: OrderedDict[Path, _Project] = OrderedDict()
 
     async def answer(self, folder: Path, call: CallContext, scope: WorkspaceScope) -> ToolResult:
@@ -161,12 +177,14 @@ class RepositoryMaps:
             task = asyncio.create_task(self._refresh(folder, missing), name="repository map")
             project.reading = task
         if project.reading is not None:
-            left_s = max(0.1, TIMEOUT_S - (time.monotonic() - began))
-            await asyncio.wait({project.reading}, timeout=left_s)
+            await self._wait_for_progress(project, project.reading, began)
         ready = [
             (path, file_stamp) for path, file_stamp in files if _is_known(project, path, file_stamp)
         ]
-        text, marked = await asyncio.to_thread(_draw, project, ready, visible_files)
+        if ready:
+            text, marked = await asyncio.to_thread(_draw, project, ready, visible_files)
+        else:
+            text, marked = await asyncio.to_thread(_list_names, files, visible_files)
         notes = []
         if len(ready) < len(files):
             notes.append(
@@ -180,6 +198,25 @@ class RepositoryMaps:
     def known_files(self, folder: Path) -> Mapping[Path, FileTags]:
         """Return the known tags of files below a folder."""
         return {path: tags for path, (_, tags) in self._project(folder).tags.items()}
+
+    async def _wait_for_progress(
+        self, project: _Project, reading: "asyncio.Task[None]", began: float
+    ) -> None:
+        """Wait until all files were read, or the time is up and at least one file was read."""
+        project.has_progress.clear()
+        left_s = self._timeouts.answer_s - (time.monotonic() - began)
+        await asyncio.wait({reading}, timeout=max(0.0, left_s))
+        if reading.done() or project.has_progress.is_set():
+            return
+        first_file = asyncio.create_task(project.has_progress.wait(), name="repository map, wait")
+        try:
+            await asyncio.wait(
+                {reading, first_file},
+                timeout=self._timeouts.first_file_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            first_file.cancel()
 
     async def _refresh(self, folder: Path, paths: Sequence[Path]) -> None:
         """Read files that have changed since they were cached, and save the new tags."""
@@ -269,6 +306,7 @@ async def _read(project: _Project, paths: Sequence[Path]) -> None:
                     return
                 project.tags[path] = (file_stamp, FileTags.from_json(json.loads(line)[1]))
                 project.unsaved += 1
+                project.has_progress.set()
     except TimeoutError:
         return
     finally:
@@ -303,6 +341,22 @@ def _draw(
         if room < 0 and lines:
             break
         lines += block
+        shown_paths.add(path)
+    return "\n".join(lines), shown_paths.is_marked
+
+
+def _list_names(
+    files: Sequence[tuple[Path, Stamp]], visible_files: VisibleFiles
+) -> tuple[str, bool]:
+    """Return the paths of files within the map's size limit, and whether a name is untrusted."""
+    lines: list[str] = []
+    room, shown_paths = MAX_CHARS, ShownPaths(visible_files.root)
+    for path, _ in files:
+        line = escape_line(visible_files.display_path(path))
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
         shown_paths.add(path)
     return "\n".join(lines), shown_paths.is_marked
 

@@ -24,10 +24,19 @@ class Draft:
 
 
 @frozen
+class Renaming:
+    """Old and new name of a symbol that drafts rename."""
+
+    old: str
+    new: str
+
+
+@frozen
 class DraftReport:
     """Report of new errors for the model and for the person; both empty without new errors.
 
-    `taint` is the taint of these texts.
+    It also says which files were not checked, although a server should have. `taint` is the taint
+    of these texts.
     """
 
     for_model: str = ""
@@ -51,14 +60,19 @@ class DraftCheck(Protocol):
     """Check of drafts that is notified of their outcome.
 
     `refuses`: drafts with new errors are not written. `check` reports new errors; it raises
-    `ToolError` for rejected drafts, unless `insists` gives a reason to write them. `after_write` is
-    called after files were created, changed or deleted.
+    `ToolError` for rejected drafts, unless `insists` gives a reason to write them. Errors that only
+    quote the new name of a `renaming` are not new. `after_write` is called after files were
+    created, changed or deleted.
     """
 
     @property
     def refuses(self) -> bool: ...
     async def check(
-        self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
+        self,
+        drafts: Sequence[Draft],
+        call: CallContext,
+        insists: str = "",
+        renaming: Renaming | None = None,
     ) -> DraftReport: ...
     async def after_write(self, drafts: Sequence[Draft]) -> None: ...
 
@@ -69,7 +83,11 @@ class NoDraftCheck:
     refuses = False
 
     async def check(
-        self, drafts: Sequence[Draft], call: CallContext, insists: str = ""
+        self,
+        drafts: Sequence[Draft],
+        call: CallContext,
+        insists: str = "",
+        renaming: Renaming | None = None,
     ) -> DraftReport:
         return DraftReport()
 

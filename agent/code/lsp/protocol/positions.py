@@ -43,6 +43,7 @@ def path_of(uri: Any) -> Path | None:
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 
+_WORD = re.compile(r"\w+")
 # `str.splitlines` also ends lines at form feeds, U+2028 and others, which the protocol doesn't.
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -97,6 +98,13 @@ class TextLines:
         """Return the line and character at an offset."""
         line = bisect_right(self._starts, offset) - 1
         return Position(line, offset - self._starts[line])
+
+    def word(self, position: Position) -> str:
+        """Return the word at a position, or an empty text."""
+        matches = _WORD.finditer(self.line(position.line))
+        spans = (match for match in matches if match.start() <= position.character <= match.end())
+        match = next(spans, None)
+        return match[0] if match is not None else ""
 
     def to_wire(self, position: Position, encoding: Encoding) -> dict[str, int]:
         """Return a position in the server's units."""

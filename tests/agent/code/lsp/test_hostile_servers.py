@@ -151,12 +151,52 @@ async def test_failed_request_is_reported_and_server_recovers(folder: Path, faul
 
 
 @pytest.mark.parametrize("fault", ["hang", "die", "notes", "length", "garbage", "deep"])
-async def test_edit_succeeds_despite_a_faulty_server(folder: Path, fault: str) -> None:
+async def test_edit_succeeds_unchecked_despite_a_faulty_server(folder: Path, fault: str) -> None:
     behaviours = ("pull", f"{fault}=textDocument/diagnostic")
     async with code_calls(folder, stand_in(*behaviours, wait_s=1)) as calls:
-        assert await edit(calls, "def pear", "def ERROR") == []
+        result = await calls.run(
+            "edit_file", path="a.txt", old_string="def pear", new_string="def ERROR"
+        )
+        assert errors_of(result) == []
+        assert "\nNot checked for new errors: The language server stand-in " in result.for_model
+        assert result.for_user is not None
+        assert result.for_user.endswith("not checked for new errors")
         assert "ERROR" in (folder / "a.txt").read_text(encoding="utf-8")
     await all_ended(folder)
+
+
+async def test_unchecked_edit_is_written_in_the_mode_that_blocks_errors(folder: Path) -> None:
+    async with code_calls(folder, stand_in("fail", before_write="block")) as calls:
+        result = await calls.run("write_file", path="b.txt", content="def ERROR\n")
+        assert "Not checked for new errors: The language server stand-in" in result.for_model
+        assert (folder / "b.txt").exists()
+
+
+@pytest.mark.parametrize("name", ["gopls", "other"])
+async def test_late_first_diagnostics_are_awaited(folder: Path, name: str) -> None:
+    """A server that has just started publishes late on a busy machine.
+
+    Servers named gopls publish nothing for unchanged diagnostics, so silence ends the wait for
+    later ones.
+    """
+    async with code_calls(folder, stand_in(f"name={name}", "late=2.5")) as calls:
+        assert len(await edit(calls, "def pear", "def ERROR")) == 1
+
+
+async def test_silent_server_is_not_taken_for_one_without_errors(folder: Path) -> None:
+    async with code_calls(folder, stand_in("name=gopls", "late=1000", wait_s=0.5)) as calls:
+        result = await calls.run("write_file", path="b.txt", content="def ERROR\n")
+        assert "Not checked for new errors" in result.for_model
+
+
+async def test_errors_that_quote_a_renamed_symbol_are_not_new(folder: Path) -> None:
+    (folder / "a.txt").write_text("def pear\npear ERROR\nspear\n", encoding="utf-8")
+    async with code_calls(folder, stand_in()) as calls:
+        result = await calls.ask("rename", "a.txt", symbol="pear", new_name="quince")
+        assert errors_of(result) == []
+        assert (folder / "a.txt").read_text(encoding="utf-8") == "def quince\nquince ERROR\nspear\n"
+        result = await calls.ask("rename", "a.txt", symbol="quince", new_name="ERROR")
+        assert len(errors_of(result)) == 2
 
 
 async def test_failed_start_is_followed_by_a_pause(folder: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.code.symbols.repository_map import MAX_CHARS, RepositoryMaps, rank
+from agent.code.symbols.repository_map import MAX_CHARS, MapTimeouts, RepositoryMaps, rank
 from agent.code.symbols.tags import FileTags, tags_of
 from agent.errors import ToolError
 from agent.settings import ToolSettings
@@ -89,6 +89,33 @@ async def test_map_size_is_limited(tmp_path: Path) -> None:
     maps = RepositoryMaps()
     text = await _whole(maps, tmp_path)
     assert len(text) < MAX_CHARS + 1_000
+    await maps.aclose()
+
+
+async def test_slow_parser_gives_partial_maps_that_grow(tmp_path: Path) -> None:
+    """Without time for an answer, each one contains more files than the one before."""
+    for n in range(60):
+        (tmp_path / f"file_{n}.py").write_text(f"def function_{n}(argument): ...\n")
+    maps = RepositoryMaps(timeouts=MapTimeouts(answer_s=0, first_file_s=60))
+    counts = []
+    while not counts or counts[-1] < 60:
+        result = await _answer(maps, tmp_path)
+        assert "def function_" in result.for_model
+        assert result.for_user is not None
+        counts.append(int(result.for_user.split()[0]))
+    assert counts[0] > 0
+    assert counts == sorted(set(counts))
+    await maps.aclose()
+
+
+async def test_map_without_any_read_file_lists_the_names(tmp_path: Path) -> None:
+    maps = RepositoryMaps(timeouts=MapTimeouts(answer_s=0, first_file_s=0))
+    lines = (await _answer(maps, _project(tmp_path))).for_model.splitlines()
+    assert lines == [
+        "core.py",
+        *(f"page_{n}.py" for n in range(6)),
+        "… (of 7 files 0 were looked at so far; ask again for the others)",
+    ]
     await maps.aclose()
 
 
