@@ -336,9 +336,11 @@ class McpConnection:
                 return
 
     def _note_failure(self, exc: BaseException) -> None:
+        words = self._last_words()
         if isinstance(exc, TimeoutError):
-            self.failure = f"It did not start within {self.server.start_timeout_s:g} s."
-        elif words := self._last_words():
+            text = f"It did not start within {self.server.start_timeout_s:g} s. {words}"
+            self.failure = _shorten(text)
+        elif words:
             self.failure = _shorten(words)
         else:
             self.failure = _reason(exc)
@@ -421,19 +423,21 @@ async def _listing_by_trial(client: "Client", left_out: list[str]) -> ServerList
 
 
 async def _all_tools(client: "Client", left_out: list[str]) -> list[Any]:
-    tools, cursor = [], None
+    """Return the tools; the first of the same name counts."""
+    tools: dict[str, Any] = {}
+    cursor = None
     for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
             definition = tool_definition(tool.name, tool.description or "", tool.input_schema)
             if definition is not None:
-                tools.append(definition)
+                tools.setdefault(definition.name, definition)
             else:
                 left_out.append(escape_line(tool.name)[:_MAX_REASON_CHARS])
         cursor = page.next_cursor
         if cursor is None or len(tools) >= MAX_TOOLS:
             break
-    return tools[:MAX_TOOLS]
+    return [*tools.values()][:MAX_TOOLS]
 
 
 async def _all_prompts(client: "Client") -> list[McpPrompt]:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 MAX_DEFINITION_BYTES = 64_000
 MAX_DESCRIPTION_CHARS = 2_000
 MAX_TOOLS = 1_000
-_VERSION = 2
+_VERSION = 3
 _NAME = re.compile(r"[!-~]{1,256}")
 
 

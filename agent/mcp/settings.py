@@ -187,11 +187,12 @@ def is_mcp_tool(name: str) -> bool:
 def tool_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Return a unique name for each pair of server and tool.
 
-    A name that is too long or already taken ends with a digest that is stable across runs.
+    A name that is too long or already taken ends with a digest that is stable across runs. A pair
+    that occurs twice has one name.
     """
     names: dict[tuple[str, str], str] = {}
     used_names: set[str] = set()
-    for server, tool in tools:
+    for server, tool in dict.fromkeys(tools):
         name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{SERVER_TOOLS}{server}__{tool}")
         if len(name) > _MAX_CHARS or name in used_names:
             digest = sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import ToolError
 from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
 from agent.security.files.folder_identity import FolderIdentity
+from agent.security.sandbox.environment import TEMPORARY
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
 from agent.tools.shell.confined_server import (
@@ -142,13 +143,19 @@ class _MessageReader:
         self._budget = OutputBudget()
         self._splitter = _LineSplitter(MAX_MESSAGE_BYTES)
         self._lines = asyncio.Queue[bytes | None](_MAX_PENDING_LINES)
+        self._has_flooded_log = False
         self._delivery = asyncio.create_task(self._deliver(), name="mcp output")
 
     def feed(self, data: bytes) -> None:
-        """Take a piece of output. Raises `TooMuchOutput`."""
+        """Take a piece of output. Raises `TooMuchOutput`.
+
+        Output after the client was closed is discarded.
+        """
         self._budget.take(len(data))
-        if self._delivery.done():
+        if self._has_flooded_log:
             raise TooMuchOutput
+        if self._delivery.done():
+            return
         for line in self._splitter.feed(data):
             self._budget.take_values(line)
             try:
@@ -181,6 +188,7 @@ class _MessageReader:
                     await self._to_client.send(SessionMessage(message))
                 # Servers print banners between messages.
                 elif not self._log.take(line + b"\n"):
+                    self._has_flooded_log = True
                     return
 
 
@@ -191,8 +199,9 @@ def program_folders(
 
     These are the folders of the program, of a script's interpreter, and of the files that the
     arguments name by full path; in each case the highest folder that looks like a program's, but
-    never a folder that contains `home` or a `closed` path. A third-party server gets the folder of
-    its program and the folders that a person gave to it.
+    never a folder that contains `home`, /tmp or a `closed` path. A file directly in `home` or /tmp
+    is shown alone. A third-party server gets the folder of its program and the folders that a
+    person gave to it.
     """
     own = () if server.reach is None else (server.reach.program,)
     program = shutil.which(server.command or "") or ""
@@ -203,7 +212,12 @@ def program_folders(
     def may_show(path: Path) -> bool:
         return server.reach is None or path in from_path or server.reach.shows(path)
 
-    folders = folders_of_command((program, *server.args), [home, *closed], may_show)
+    # The server has a folder of its own in place of the machine's /tmp.
+    shared = [home, Path(TEMPORARY)]
+    closed = [*closed]
+    # Files of Kore may be directly in the home folder.
+    words = [word for word in server.args if Path(word).expanduser() not in closed]
+    folders = folders_of_command((program, *words), [*shared, *closed], may_show, shared)
     return tuple(dict.fromkeys((*own, *folders)))
 
 

@@ -5,7 +5,8 @@ It uses only the standard library.
 `silent` never answers, `endless` has endless pages of tools, `flood` writes without end, `huge`
 answers with 5 MB, `hang` never answers a call, `die` exits at a call, `banner` prints text that is
 not a message, `changed` describes its tool in other words, `collide` has tools whose names map to
-the same name, `many` has 200 tools, `remote-ref` refers to an external schema, `turncoat` describes
+the same name, `many` has 200 tools, `twice` lists its
+tools twice, `remote-ref` refers to an external schema, `turncoat` describes
 its tool in other words from its second start on, `restless` reports a change with its first list,
 `babble` fills its log without end at a call, `hoard` fills the disk with 100 MB at a call, `asks`
 has a tool that asks the person the question in its arguments and returns the outcome, `says=FILE`
@@ -15,13 +16,15 @@ at a call, `swarm` a notification with millions of empty lists. `words=FILE` tak
 of its tool from the file, `more=FILE` offers another tool with that description; without the file
 these have no effect. `raw=FILE` returns the results that the file has for methods, `ignores`
 answers everything except calls, `hang-once` hangs at the first call of all starts, `waits` answers
-nothing before the file `go` exists.
+nothing before the file `go` exists, `farewell` sends messages after its input has ended,
+`downloads=URL` fetches the URL first and ends if that fails.
 """
 
 import json
 import os
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,6 +70,8 @@ def tools() -> list[dict[str, Any]]:
         offer.append(ASK)
     if "collide" in BEHAVIOURS:
         offer += [{**ECHO, "name": name} for name in ("a.b", "a/b", "x" * 100, "x" * 99 + "y")]
+    if "twice" in BEHAVIOURS:
+        offer += [{**tool, "description": "Again."} for tool in offer]
     if "many" in BEHAVIOURS:
         words = "Change one of the many things that there are in this large system, with care. "
         schema = {**ECHO["inputSchema"], "description": words * 3}
@@ -225,6 +230,9 @@ def lines() -> Iterator[str]:
 def main() -> None:
     """Answer requests until the input ends."""
     print("stand-in server begins", file=sys.stderr, flush=True)
+    for behaviour in BEHAVIOURS:
+        if behaviour.startswith("downloads="):
+            urllib.request.urlopen(behaviour.partition("=")[2]).close()
     while "waits" in BEHAVIOURS and not os.path.exists("go"):
         time.sleep(0.02)
     if "banner" in BEHAVIOURS:
@@ -246,6 +254,10 @@ def main() -> None:
         else:
             reply["result"] = result
         send(reply)
+    if "farewell" in BEHAVIOURS:
+        for number in range(5):
+            send_log(f"The input has ended; {number}")
+            time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -48,23 +48,27 @@ class ServerLog:
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder
-        self._last_line = self._failure = ""
+        self._last_line = self._failure = self._refusal = ""
         self._allowed_bytes, self._counted_at_s = float(_LOG_BURST_BYTES), time.monotonic()
 
     def begin(self) -> None:
         """Record that the server is started."""
-        self._last_line = self._failure = ""
+        self._last_line = self._failure = self._refusal = ""
 
     def fail(self, sentence: str) -> None:
         """Record that Kore could not start the server, or had to end it."""
         self._failure = sentence
         self.write(f"[{sentence}]\n".encode())
 
+    def refuse(self, where: str, reason: str) -> None:
+        """Record that the server may not reach a host."""
+        self._refusal = self._refusal or f"Its access to {where} was refused ({reason})."
+        self.write(f"[network: {where} refused, {reason}]\n".encode())
+
     def last_words(self) -> str:
-        """Return the reason for the server's end: Kore's message, or the server's last line."""
-        if self._failure or not self._last_line:
-            return self._failure
-        return f"It ended; its last output was: {self._last_line}"
+        """Return the reason for the server's end: Kore's messages, then the server's last line."""
+        output = f"Its last output was: {self._last_line}" if self._last_line else ""
+        return " ".join(filter(None, (self._refusal, self._failure or output)))
 
     def take(self, data: bytes) -> bool:
         """Write the server's output; return False if it never stops."""
@@ -293,7 +297,7 @@ class ConfinedServer:
 
     async def _record(self, where: str, allowed: bool, reason: str) -> None:
         if not allowed:
-            self._log.write(f"[network: {where} refused, {reason}]\n".encode())
+            self._log.refuse(where, reason)
 
 
 async def _pipe_writer(fd: int) -> asyncio.StreamWriter:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
+from agent.security.files.private_places import private_place
 from agent.security.files.safe_open import open_regular
 
 # Entries at the top of a program's own folder.
@@ -13,12 +14,16 @@ _MAX_LINE_BYTES = 1_000
 
 
 def folders_of_command(
-    words: Sequence[str], closed: Sequence[Path], may_show: Callable[[Path], bool]
+    words: Sequence[str],
+    closed: Sequence[Path],
+    may_show: Callable[[Path], bool],
+    shared: Sequence[Path] = (),
 ) -> tuple[Path, ...]:
     """Return the folders of a command.
 
     These are the folders of the program, of the interpreter if it is a script, and of each file
-    that the command names by its full path, if `may_show` allows it. `closed` as for
+    that the command names by its full path, if `may_show` allows it. A named file directly in
+    a `shared` folder, such as a script in the home folder, is included alone. `closed` as for
     `folders_of_program`. May block.
     """
     interpreter = interpreter_of(words[0]) if words else None
@@ -26,7 +31,7 @@ def folders_of_command(
     for path in chain(map(Path, words), () if interpreter is None else (interpreter,)):
         path = path.expanduser()
         if path.is_absolute() and path.is_file() and may_show(path):
-            folders += folders_of_program(path, closed)
+            folders += [path] if _is_alone(path, shared) else folders_of_program(path, closed)
     return tuple(dict.fromkeys(folders))
 
 
@@ -52,6 +57,12 @@ def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
         is_open = real.parent.parent not in closed and not _holds(library.resolve(), closed)
         folders += [library] if is_open else []
     return folders
+
+
+def _is_alone(path: Path, shared: Sequence[Path]) -> bool:
+    """Return whether a file is directly in a shared folder and can be shown without it."""
+    is_shared = path.parent in shared and not path.is_symlink()
+    return is_shared and private_place(path) is None
 
 
 def interpreter_of(program: str) -> Path | None:

@@ -26,6 +26,15 @@ async def longest_pause_s(until: "asyncio.Task[object]") -> float:
     return longest_s
 
 
+async def test_output_after_a_clean_close_is_no_flood(tmp_path: Path) -> None:
+    result = await ask_agent(
+        tmp_path, stand_in("farewell"), "mcp__s__echo", {"text": "x"}, Approver()
+    )
+    assert tool_message(result) == "x"
+    log = next(tmp_path.glob("mcp/s-*/log")).read_text()
+    assert log.splitlines()[-1] == "[ended with exit code 0]"
+
+
 @pytest.mark.parametrize("behaviour", ["shouts", "swarm"])
 async def test_flood_of_notifications_does_not_stall_the_loop(
     tmp_path: Path, behaviour: str

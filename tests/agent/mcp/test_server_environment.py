@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agent.agent import Agent
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.mcp.stdio import program_folders
 from agent.providers.scripted import ScriptedProvider
 from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import Unconfined
@@ -61,6 +63,38 @@ async def test_program_may_be_inside_the_server_folder(tmp_path: Path, top: str)
         assert await servers.load() == []
     finally:
         await servers.aclose()
+
+
+async def test_script_in_tmp_runs_without_the_rest_of_tmp() -> None:
+    sandbox = installed_bubblewrap()
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as state,
+        tempfile.NamedTemporaryFile(dir="/tmp", suffix=".py") as script,
+    ):
+        script.write(SERVER.read_bytes())
+        script.flush()
+        settings = McpServerSettings("s", "/usr/bin/python3", ("-B", script.name))
+        assert program_folders(settings, Path.home())[-1] == Path(script.name)
+        servers = McpServers(McpSettings((settings,), Path(state)), ToolSettings(sandbox=sandbox))
+        try:
+            assert await servers.load() == []
+        finally:
+            await servers.aclose()
+
+
+async def test_refused_host_is_named_before_the_last_line(tmp_path: Path) -> None:
+    args = ("-B", str(SERVER), "downloads=http://registry.invalid/x")
+    settings = McpServerSettings("s", "/usr/bin/python3", args, network=("example.org",))
+    tool_settings = ToolSettings(sandbox=installed_bubblewrap())
+    servers = McpServers(McpSettings((settings,), tmp_path / "mcp"), tool_settings)
+    try:
+        (notice,) = await servers.load()
+    finally:
+        await servers.aclose()
+    reason, _, last_line = notice.partition("Its last output was: ")
+    assert "registry.invalid" in reason
+    assert "refused" in reason
+    assert "HTTP Error" in last_line
 
 
 @pytest.mark.parametrize("is_confined", [True, False])

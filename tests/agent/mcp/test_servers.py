@@ -108,6 +108,18 @@ async def test_colliding_names_stay_distinct(tmp_path: Path) -> None:
     assert all(len(name) <= 64 for name in tool_names)
 
 
+async def test_tool_listed_twice_keeps_its_name(tmp_path: Path) -> None:
+    async with serving(tmp_path, stand_in("twice", allow=("echo",))) as servers:
+        await servers.load()
+        echo = next(tool for tool in servers.mcp_tools() if tool.name == "mcp__s__echo")
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where", "mcp__s__read_resource"]
+        assert echo.description == "Say it again."
+        assert echo.consent.verdict == "allow"
+        # Another process reads the stored list.
+    async with serving(tmp_path, stand_in("twice")) as servers:
+        assert names(servers) == ["mcp__s__echo", "mcp__s__where", "mcp__s__read_resource"]
+
+
 async def test_schemas_have_no_external_references_and_stay_small(tmp_path: Path) -> None:
     async with serving(tmp_path, stand_in("remote-ref")) as servers:
         await servers.load()

@@ -55,6 +55,16 @@ def test_lib_in_the_home_folder_is_excluded(home: Path) -> None:
     assert folders_of_program(home / "bin/tool", [home]) == [home / "bin"]
 
 
+def test_script_in_the_home_folder_is_shown_alone(home: Path) -> None:
+    script, key, own = home / "server.py", home / ".netrc", home / "config.json"
+    for path in (script, key, own, home / "other.txt"):
+        path.touch()
+    words = tuple(map(str, (script, key, own)))
+    server = McpServerSettings("x", "/usr/bin/env", words)
+    shown = [path for path in program_folders(server, home, [own]) if path.is_relative_to(home)]
+    assert shown == [script]
+
+
 def test_interpreter_of_an_untrusted_script_is_excluded(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
