@@ -309,8 +309,11 @@ class Bubblewrap:
                         place = sources[root] / path.relative_to(root)
                         mounts.append(idmapped_mounts.Mount(fd, place, is_frozen, owners[root]))
                 space = stack.enter_context(idmapped_mounts.namespace(_STAGE, mounts))
+        except idmapped_mounts.UnmappedFileSystem as exc:
+            text = render_prompt("sandbox/unmapped", path=exc.filename, reason=exc.strerror)
+            raise ToolError(text) from exc
         except OSError as exc:
-            text = "no_mounts" if exc.errno in _NOT_ALLOWED else "unmapped"
+            text = "no_mounts" if exc.errno in _NOT_ALLOWED else "not_mounted"
             raise ToolError(
                 render_prompt(f"sandbox/{text}", reason=exc.strerror or str(exc))
             ) from exc

@@ -5,6 +5,7 @@ to the owner: the process creates files as the owner, and may change the owner's
 """
 
 import ctypes
+import errno
 import os
 import stat
 import subprocess
@@ -47,6 +48,10 @@ class _Attributes(ctypes.Structure):
     )
 
 
+class UnmappedFileSystem(OSError):
+    """Error for a source on a file system without ID-mapped mounts; `filename` is its path."""
+
+
 @frozen
 class Owner:
     """User and group (default: root's) whose files on disk belong to `USER` inside."""
@@ -79,7 +84,8 @@ def namespace(stage: Path, mounts: Sequence[Mount]) -> Iterator[Path]:
     """Create a mount namespace and yield its file; `stage` is a new file system with these mounts.
 
     Files of a mount's owner belong to `USER` inside. A mount below another must come after it.
-    Raises `OSError` if the kernel or a file system does not support this.
+    Raises `OSError` if the kernel does not support this, and `UnmappedFileSystem` if the file
+    system of a source does not.
     """
     with ExitStack() as stack:
         trees = []
@@ -108,8 +114,12 @@ def _tree(mount: Mount) -> int:
         size = ctypes.sizeof(attributes)
         flags = _EMPTY_PATH | _RECURSIVE
         _call(_libc.syscall, _MOUNT_SETATTR, tree, b"", flags, ctypes.byref(attributes), size)
-    except BaseException:
+    except BaseException as exc:
         os.close(tree)
+        if isinstance(exc, OSError) and exc.errno == errno.EINVAL:
+            source = mount.source
+            name = os.readlink(f"/proc/self/fd/{source}") if isinstance(source, int) else source
+            raise UnmappedFileSystem(exc.errno, exc.strerror, str(name)) from exc
         raise
     return tree
 

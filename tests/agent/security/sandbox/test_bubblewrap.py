@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -326,6 +327,24 @@ async def test_no_process_survives_end_timeout_or_cancellation(
     with suppress(asyncio.CancelledError):
         await task
     assert await has_ended(command)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [("/proc/bus", "/proc/bus is on a file system"), ("/missing", "failed (No such file")],
+)
+def test_folder_that_cannot_be_mounted_is_named(
+    workspace: Path, bwrap: Bubblewrap, folder: str, words: str
+) -> None:
+    """Only the first is a matter of file systems."""
+    temporary = workspace if folder == "/proc/bus" else Path(folder)
+    job = replace(SandboxCommand("true", workspace, workspace), temporary=temporary)
+    with (
+        pytest.raises(ToolError, match=re.escape(words)),
+        bwrap.showing((Path(folder),)).prepare(job),
+    ):
+        pass
 
 
 KORE = """
