@@ -96,6 +96,10 @@ async def main(url: str, given: Mapping[str, Any]) -> int:
                 (toolcall["name"], toolcall["arguments"]) for toolcall in given.get("toolCalls", ())
             ]
             calls = calls or [(name, sample(tool.parameters)) for name, tool in tools.items()]
+            if "json_schema_echo" in tools:
+                # The scenario compares the schema that the model would read with its own.
+                schema = tools["json_schema_2020_12_tool"].parameters
+                calls = [("json_schema_echo", {"schema": schema})]
             work = (use(tools[name], args, folder) for name, args in calls if name in tools)
             ends = await asyncio.gather(*work, return_exceptions=True)
         except ToolError as exc:
