@@ -40,7 +40,7 @@ def open_database(path: Path, cipher: Cipher | None = None) -> OpenStore:
 def _empty_database() -> bytes:
     """Return the content of a database that the store has just created.
 
-    To create one takes several times as long as to open a copy.
+    Creating a database takes several times as long as opening a copy.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kore.db")

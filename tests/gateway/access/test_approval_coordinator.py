@@ -75,7 +75,7 @@ async def test_waiting_turn_occupies_neither_lane_nor_slot(tmp_path: Path) -> No
         assert await parts.stored("approval", "state", "answered_by") == [("once", "cli:0")]
 
 
-async def test_reads_next_to_a_question_are_not_repeated(tmp_path: Path) -> None:
+async def test_reads_before_a_question_are_not_repeated(tmp_path: Path) -> None:
     seed(tmp_path)
     reads = [tool_call("1", "read_file", path="a.txt"), tool_call("2", "list_dir", path=".")]
     model = [assistant("", (*reads, change("3"), change("4", "b.txt"))), "done"]

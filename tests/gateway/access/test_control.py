@@ -31,7 +31,7 @@ def test_console_user_is_always_the_owner() -> None:
     assert AccessControl(None, {}).is_owner(console_message("x"))
 
 
-def test_start_folder_that_a_link_replaced_does_not_count(tmp_path: Path) -> None:
+def test_start_folder_replaced_by_a_link_is_ignored(tmp_path: Path) -> None:
     root, part = tmp_path / "repo", tmp_path / "repo" / "part"
     for folder in (part, tmp_path / "other"):
         folder.mkdir(parents=True)
@@ -66,7 +66,7 @@ def test_only_person_on_the_allow_list_is_the_owner(
     assert owner_of(changed) == expected
 
 
-def test_most_specific_role_applies_and_the_owner_always_builds() -> None:
+def test_most_specific_role_applies_except_to_the_owner() -> None:
     roles = {"chat": "plan", "chat:chat:-100": "writer", "chat:8": "builder", "chat:7": "guest"}
     access = AccessControl("chat:7", ACCESS.allow, roles)
 

@@ -115,7 +115,7 @@ async def test_lasting_answer_covers_other_sessions_until_it_is_revoked(
         assert (await question(parts)).request.folder_access == FolderAccess(outside)
 
 
-async def test_grant_that_was_changed_allows_nothing(tmp_path: Path, outside: Path) -> None:
+async def test_changed_grant_allows_nothing(tmp_path: Path, outside: Path) -> None:
     async with owned(tmp_path, assistant("", (read(outside, "1"),)), "one") as parts:
         await accept_messages(parts, chat_message("go"))
         await answer(parts, "always", "one")

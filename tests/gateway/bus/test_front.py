@@ -27,7 +27,7 @@ class KeptHints:
         """Deliver nothing."""
 
     async def run(self) -> None:
-        """Return at once, without carrying anything."""
+        """Return at once and deliver nothing."""
 
 
 async def test_front_forwards_plain_messages_to_workers(tmp_path: Path) -> None:

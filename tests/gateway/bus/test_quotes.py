@@ -1,4 +1,4 @@
-"""A quoted message brings along the taint of the session that it comes from."""
+"""A quoted message carries the taint of the session that it comes from."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Messages that name no folder work in the folder of their session."""
+"""Messages without a folder run in the folder of their session."""
 
 import asyncio
 from dataclasses import replace
@@ -40,7 +40,7 @@ async def stored_folders(parts: Parts) -> list[SessionFolder | None]:
     return [InboundMessage.from_json(payload).options.folder for (payload,) in payloads]
 
 
-async def test_message_of_the_page_works_in_the_folder_of_its_session(
+async def test_message_from_the_page_runs_in_the_folder_of_its_session(
     tmp_path: Path, project: Path
 ) -> None:
     async with opened(tmp_path, ["one", "two"]) as parts:
@@ -65,9 +65,7 @@ async def test_folder_named_by_a_message_becomes_the_session_folder(
         assert folder == SessionFolder(str(tmp_path))
 
 
-async def test_message_of_a_chat_stays_in_the_folder_of_the_chat(
-    tmp_path: Path, project: Path
-) -> None:
+async def test_chat_message_runs_in_the_folder_of_its_chat(tmp_path: Path, project: Path) -> None:
     async with opened(tmp_path, ["one", "two"]) as parts:
         session = await session_in(parts, project)
         await parts.service.bind_session(chat_message("").session_key, session)

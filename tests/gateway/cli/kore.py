@@ -1,4 +1,4 @@
-"""Runner for the real program: in a process of its own, or in this process to check its output."""
+"""Runner for the real program: in a separate process, or in this process to check its output."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Messages of other people."""
+"""Messages from other people."""
 
 from typing import Any
 

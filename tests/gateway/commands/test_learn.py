@@ -100,7 +100,7 @@ async def test_quick_turn_offers_nothing(tmp_path: Path) -> None:
     ],
     ids=["command", "group", "forwarded"],
 )
-async def test_only_own_words_of_the_owner_in_private_lead_to_an_offer(
+async def test_only_own_words_of_the_owner_in_a_private_chat_lead_to_an_offer(
     tmp_path: Path, message: InboundMessage
 ) -> None:
     async with running(tmp_path, long_turn()) as parts:
@@ -114,7 +114,7 @@ async def test_other_people_get_no_offer(tmp_path: Path) -> None:
         assert OFFER not in await answer_to(parts, chat_message("release it"))
 
 
-async def test_run_that_nobody_watches_offers_nothing(tmp_path: Path) -> None:
+async def test_unattended_run_offers_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, long_turn()) as parts:
         with_skills(parts, tmp_path)
         message = console_message("release it", options=MessageOptions(unattended=True))

@@ -35,7 +35,7 @@ def test_allowed_senders_reload_but_a_bot_token_does_not(
     assert TELEGRAM.section_of(diff.settings).accounts == TELEGRAM.section_of(running).accounts
 
 
-def test_section_decides_for_its_keys() -> None:
+def test_keys_apply_at_once_if_their_section_does() -> None:
     assert is_at_once(("limits", "tokens_per_turn"))
     assert is_at_once(("model_list",))
     assert not is_at_once(("store", "url"))

@@ -13,7 +13,7 @@ from agent.types import ToolCall
 from tests.agent.tools.bubblewrap import installed_bubblewrap
 from tests.gateway.config.loading import load
 
-# No token by its form, but not a word.
+# Has no token format, but is not an ordinary word either.
 PASSPHRASE = "Qx7!vT2m$Lr6"
 TOKEN = "ghp_Zq8vT2mXw4Lr6Kd1Bn5Yc7Hj3Fs9Pa0Ue"
 

@@ -9,15 +9,15 @@ from pydantic import ValidationError
 from gateway.config.sections import SecuritySection
 
 
-def test_links_of_root_are_followed() -> None:
+def test_links_owned_by_root_are_followed() -> None:
     target = os.path.realpath("/var/run")
     assert target != "/var/run", "a link of root on every distribution"
     section = SecuritySection(exec_local=("unix:/var/run/docker.sock",))
     assert section.exec_local == (f"unix:{target}/docker.sock",)
 
 
-def test_links_of_others_are_refused(tmp_path: Path) -> None:
-    """A command could lead such a link to another service before the settings are read again.
+def test_links_owned_by_others_are_refused(tmp_path: Path) -> None:
+    """A command could redirect such a link to another service before the settings are read again.
 
     The files of commands belong to root if Kore runs as root.
     """

@@ -35,7 +35,7 @@ def test_question_is_worth_a_notification_at_once() -> None:
     assert reasons(10, (0, START), (1, QUESTION)) == ["question"]
 
 
-def test_work_counts_from_the_last_answer() -> None:
+def test_duration_is_measured_from_the_last_answer() -> None:
     timed = [(0.0, START), (1.0, QUESTION), (60.0, ANSWER), (65.0, END)]
     assert reasons(10, *timed) == ["question"]
 
@@ -48,7 +48,7 @@ def test_end_of_a_turn_that_began_before_is_not_measured() -> None:
     assert reasons(10, (30, END)) == []
 
 
-def test_setting_switches_everything_off() -> None:
+def test_setting_disables_all_notifications() -> None:
     assert reasons(None, (0, START), (1, QUESTION), (60, END)) == []
 
 

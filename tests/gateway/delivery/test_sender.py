@@ -239,7 +239,7 @@ async def test_old_message_is_still_retried(tmp_path: Path, clock: Jumping) -> N
 
 
 class NoticingPlatform(Platform):
-    """`Platform` that can report that it answers again."""
+    """`Platform` that can report its recovery."""
 
     def when_reachable(self, call: Callable[[], None]) -> None:
         self.is_back = call

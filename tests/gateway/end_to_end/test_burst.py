@@ -1,4 +1,4 @@
-"""Three short messages in a row are a single question by default."""
+"""Three short messages in a row get a single answer by default."""
 
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 

@@ -159,10 +159,10 @@ async def _chat(gateway: Canaries) -> None:
     await gateway.answers_to(OWNER, "/status")
 
 
-async def _beside(gateway: Canaries) -> str:
+async def _run_commands(gateway: Canaries) -> str:
     """Run the command line and shell commands, and return everything printed."""
     model, printed = gateway.model, ""
-    # Long enough for the output to be saved in a file, though little of each line is shown.
+    # Long enough for the output to be saved in a file, although only part of each line is shown.
     (gateway.workspace / "many.txt").write_text(f"{EVERYTHING}\n" * 1_000)
     commands = [
         "env; cat /proc/self/environ /proc/$PPID/environ; ps axeww",
@@ -230,7 +230,7 @@ async def test_canaries_never_leave_the_process(tmp_path: Path, umask: None) -> 
     async with _canaries(tmp_path) as (gateway, recorder):
         _leaky_file(gateway.workspace)
         await _chat(gateway)
-        printed = await _beside(gateway)
+        printed = await _run_commands(gateway)
         assert _open_to_others(gateway.home) == []
         requests = gateway.model.requests
     places = {

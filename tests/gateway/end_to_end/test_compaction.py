@@ -77,7 +77,7 @@ async def test_messages_of_people_survive_compactions_and_a_kill(
         return sum(is_summary(request.body) for request in alone.model.requests)
 
     def lost(count: int) -> list[int]:
-        """Return the conditions missing from the newest request of a turn."""
+        """Return the numbers of conditions that are missing from the newest request of a turn."""
         received_request = next(
             request for request in reversed(alone.model.requests) if not is_summary(request.body)
         )

@@ -1,4 +1,4 @@
-"""Pictures and voices that a running gateway generates, as they arrive in a chat."""
+"""Pictures and voice messages that a running gateway generates, as they arrive in a chat."""
 
 from tests.fakes.bot_chats import Effect
 from tests.fakes.listener import Listener

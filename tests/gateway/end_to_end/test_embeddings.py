@@ -1,4 +1,4 @@
-"""A gateway with an embedding model finds statements in other words."""
+"""A gateway with an embedding model finds paraphrased statements."""
 
 from tests.fakes.model_script import reply_with_call
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess

@@ -12,7 +12,8 @@ from tests.fakes.model import ModelServer
 from tests.gateway.end_to_end.gateway_process import GatewayProcess
 from tests.postgres_server import only_sqlite
 
-# Kore accepts nothing below 50 MB of free disk space, so the file system must be larger.
+# Kore accepts no messages with less than 50 MB of free disk space, so the file system must be
+# larger.
 SIZE_MB = 56
 
 

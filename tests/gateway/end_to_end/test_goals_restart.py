@@ -5,7 +5,7 @@ import pytest
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 from tests.gateway.end_to_end.goal_steps import TURNS, stepping
 
-# A turn and a check, each time.
+# Each turn is followed by a check.
 REQUESTS = 2 * TURNS
 
 
@@ -15,7 +15,7 @@ async def test_kill_loses_and_repeats_no_turn(alone: GatewayProcess, hanging: in
     await alone.start()
     await alone.api.user_says(OWNER, "/goal take all steps")
     await alone.until(lambda: len(alone.model.requests) == hanging)
-    # What came before the hanging call is in the chat, so that no send is in doubt.
+    # All text before the hanging call is in the chat, so that no send is ambiguous.
     await alone.posted()
     await alone.kill()
     alone.model.mind = stepping()

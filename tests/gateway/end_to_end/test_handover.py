@@ -21,7 +21,7 @@ from tests.gateway.stored import unlike
 
 _ENVIRON = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
 _EFFECTS = "effects/ran"
-# Has its effect, then waits until the test releases it.
+# Command that has its effect, then waits until the test releases it.
 _LASTING = f"echo once >> {_EFFECTS}; while [ ! -e effects/go ]; do sleep 0.05; done"
 
 

@@ -1,4 +1,4 @@
-"""Files that the model sends by Telegram: once, even over a kill, and only permitted files."""
+"""Files that the model sends by Telegram: once, even across a kill, and only permitted files."""
 
 import json
 

@@ -1,6 +1,6 @@
 """A person tries to read and to poison memories of others, and the model does all that they ask.
 
-The proof does not need a good model: the fake model makes every call that the attacker writes.
+The test does not need a capable model: the fake model makes every call that the attacker writes.
 """
 
 import json

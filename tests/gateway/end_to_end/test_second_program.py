@@ -44,7 +44,9 @@ async def test_message_can_be_replayed(gateway: GatewayProcess, chat: int) -> No
     assert gateway.api.answers(chat) == ["echo: hi", "echo: hi"]
 
 
-async def test_replay_of_nothing_is_one_sentence(gateway: GatewayProcess) -> None:
+async def test_replay_of_an_unknown_message_is_reported_in_one_sentence(
+    gateway: GatewayProcess,
+) -> None:
     ran = await gateway.kore("replay", "999999")
     assert (ran.code, ran.out) == (1, "")
     assert len(ran.err.splitlines()) <= 2

@@ -25,7 +25,7 @@ async def test_undo_interrupted_by_a_kill_happens_once(alone: GatewayProcess) ->
     file = alone.workspace / "a.txt"
     assert file.read_text() == "one\ntwo\nthree\n"
     await alone.api.user_says(OWNER, "/undo")
-    # As soon as the file has changed; the answer may or may not be stored yet.
+    # Kill as soon as the file has changed; the answer may or may not be stored yet.
     await alone.until(lambda: file.read_text() != "one\ntwo\nthree\n")
     await alone.kill()
     await alone.start()

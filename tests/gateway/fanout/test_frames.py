@@ -33,14 +33,14 @@ class Reading:
         self.misses += 1
 
 
-def made(sizes: list[int]) -> list[bytes]:
+def distinct_messages(sizes: list[int]) -> list[bytes]:
     """Return messages that differ from each other, except for very short ones."""
     return [(f"{n}:".encode() * size)[:size] for n, size in enumerate(sizes)]
 
 
 @given(sizes, limits, keys)
 def test_frames_survive_round_trip(sizes: list[int], limit: int, key: KeySource | None) -> None:
-    messages = made(sizes)
+    messages = distinct_messages(sizes)
     frames = list(FrameWriter("front", new_sender(), key).frames(messages, limit))
     assert all(len(frame) <= limit for frame in frames)
     reading = Reading(key)
@@ -56,7 +56,7 @@ def test_frames_survive_round_trip(sizes: list[int], limit: int, key: KeySource 
 def test_lost_frame_costs_only_its_messages(
     sizes: list[int], limit: int, key: KeySource | None, data: st.DataObject
 ) -> None:
-    messages = made(sizes)
+    messages = distinct_messages(sizes)
     frames = list(FrameWriter("front", new_sender(), key).frames(messages, limit))
     if len(frames) < 3:
         return

@@ -1,4 +1,4 @@
-"""Lookups on the workbench apart from conversations, over real parts."""
+"""Queries of the workbench outside of conversations, on real parts."""
 
 import json
 from pathlib import Path

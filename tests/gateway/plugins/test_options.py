@@ -103,7 +103,7 @@ def test_update_keeps_the_answers_and_removal_deletes_them(tmp_path: Path) -> No
         ({"a": {"type": "list"}}, "there is no type 'list'"),
     ],
 )
-def test_unaskable_questions_are_rejected(value: Any, words: str) -> None:
+def test_invalid_questions_are_rejected(value: Any, words: str) -> None:
     with pytest.raises(PluginError, match=words):
         read_options(value)
 

@@ -258,7 +258,7 @@ def write_config(home: Path, **options: Any) -> Path:
         ),
     ],
 )
-def test_wrong_settings_of_a_package_are_errors_of_the_file(
+def test_invalid_package_settings_are_errors_of_the_file(
     on_path: None, tmp_path: Path, options: dict[str, Any], sentence: str
 ) -> None:
     file = write_config(tmp_path, **options)
@@ -270,7 +270,7 @@ def test_wrong_settings_of_a_package_are_errors_of_the_file(
 @pytest.mark.parametrize(
     ("key", "value", "effect"), [("city", "Rome", "restart"), ("trace", "off", "none")]
 )
-def test_editor_of_settings_knows_the_effect_of_a_change_of_a_package(
+def test_settings_editor_reports_the_effect_of_changed_package_settings(
     on_path: None, tmp_path: Path, key: str, value: str, effect: str
 ) -> None:
     write_config(tmp_path, city="Oslo")
@@ -282,7 +282,7 @@ def test_editor_of_settings_knows_the_effect_of_a_change_of_a_package(
     assert editor.check(f"python_plugins.weather.{key}", value)["effect"] == effect
 
 
-def test_settings_of_a_package_are_described_and_secrets_in_them_are_known(
+def test_package_settings_are_described_and_their_secrets_registered(
     on_path: None, tmp_path: Path
 ) -> None:
     write_config(tmp_path, key_phrase="hB7xQ2mVz9LkT4wR")

@@ -57,7 +57,7 @@ class ScheduledParts:
         return await self.parts.stored("job_run", "state", job=job, order="at")
 
     async def rests(self) -> None:
-        """Wait until the scheduler has looked at everything due by now."""
+        """Wait until the scheduler has processed everything that is due now."""
         channels = self.jobs.context.open_channels
         while any(
             f"{channel}:{account}" in channels

@@ -63,7 +63,7 @@ def test_invalid_time_is_explained_in_a_sentence(text: str, words: str) -> None:
     assert words in str(refused.value)
 
 
-def of_night(line: str, day: str, count: int) -> list[str]:
+def slots_from_midnight(line: str, day: str, count: int) -> list[str]:
     """Return the next slots of a cron line, starting at midnight."""
     rule = Recurrence("cron", line, "Europe/Berlin")
     at = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=BERLIN).timestamp() - 1
@@ -77,11 +77,11 @@ def of_night(line: str, day: str, count: int) -> list[str]:
 
 
 def test_skipped_hour_runs_right_after_the_gap() -> None:
-    assert of_night("30 2 * * *", "2026-03-29", 2) == [
+    assert slots_from_midnight("30 2 * * *", "2026-03-29", 2) == [
         "2026-03-29 03:00 CEST",
         "2026-03-30 02:30 CEST",
     ]
-    assert of_night("0 * * * *", "2026-03-29", 4) == [
+    assert slots_from_midnight("0 * * * *", "2026-03-29", 4) == [
         "2026-03-29 00:00 CET",
         "2026-03-29 01:00 CET",
         "2026-03-29 03:00 CEST",
@@ -90,7 +90,7 @@ def test_skipped_hour_runs_right_after_the_gap() -> None:
 
 
 def test_daily_time_in_a_repeated_hour_runs_once() -> None:
-    assert of_night("30 2 * * *", "2026-10-25", 2) == [
+    assert slots_from_midnight("30 2 * * *", "2026-10-25", 2) == [
         "2026-10-25 02:30 CEST",
         "2026-10-26 02:30 CET",
     ]
@@ -100,7 +100,7 @@ def test_daily_time_in_a_repeated_hour_runs_once() -> None:
 
 
 def test_hourly_rule_runs_in_both_repeated_hours() -> None:
-    assert of_night("30 * * * *", "2026-10-25", 5)[2:] == [
+    assert slots_from_midnight("30 * * * *", "2026-10-25", 5)[2:] == [
         "2026-10-25 02:30 CEST",
         "2026-10-25 02:30 CET",
         "2026-10-25 03:30 CET",

@@ -320,7 +320,7 @@ async def test_task_of_a_chat_that_blocked_the_bot_pauses_and_the_owner_is_notif
             "⚠️ Job 1, look at the mail, is paused: its last two runs did not reach the chat 1. "
             "`/cron resume 1` starts it again."
         )
-        # The bot gets no notice when a group gives its rights back.
+        # The bot gets no notice when a group restores its rights.
         assert "ob 1" in await place.answer_to(f"/cron {action} 1", "8", **owner)
         place.clock.ahead += 3_600
         await wait_until(lambda: place.texts()[-1:] == ["three"])

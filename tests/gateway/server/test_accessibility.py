@@ -111,7 +111,7 @@ async def test_conversations_have_no_serious_finding(tmp_path: Path) -> None:
     async with examination(tmp_path, script) as (server, page, examined):
         await page.goto(server.address)
         await page.wait_for_selector(".login")
-        await assert_that_it_finds_something(examined)
+        await check_that_faults_are_found(examined)
         await examined.examine("login")
         await page.fill(".login input", "kore_wrong")
         await page.press(".login input", "Enter")
@@ -168,7 +168,7 @@ async def test_panels_have_no_serious_finding(tmp_path: Path) -> None:
         assert examined.count == 4 * len(PANELS) + 2
 
 
-async def assert_that_it_finds_something(examined: Examination) -> None:
+async def check_that_faults_are_found(examined: Examination) -> None:
     """Check that a button without a name is reported in all four variants."""
     await examined.page.evaluate("document.body.append(document.createElement('button'))")
     await examined.examine("a bad page")
@@ -219,7 +219,7 @@ async def focused(page: Any) -> str:
 
 
 async def tab_to(page: Any, name: str, key: str = "Tab") -> list[str]:
-    """Return the names on the way, each of which must be visible when focused."""
+    """Return the names of the elements on the way, each of which must be visible when focused."""
     names: list[str] = []
     while len(names) < 40:
         await page.keyboard.press(key)

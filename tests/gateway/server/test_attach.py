@@ -132,7 +132,7 @@ async def test_killed_owner_behind_a_server_costs_no_answer(machine: Machine, to
 
 
 async def owner_pid(client: Client) -> int | None:
-    """Return None between two owners."""
+    """Return the owner's process id; None between two owners."""
     try:
         return int((await client.call("status"))["pid"])
     except CallFailed as exc:

@@ -257,7 +257,7 @@ ODD_VALUES = [
 def odd_calls(value: object) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield each call with the value in place of one argument after the other.
 
-    Left out are `hand_over`, backups, exports and streams.
+    `hand_over`, backups, exports and streams are left out.
     """
     for name in call_names():
         call = find_call(name)

@@ -125,7 +125,7 @@ async def test_gateway_takes_over_from_a_server_and_returns(machine: Machine) ->
 
 
 async def pid_of_owner(kore: Client) -> int | None:
-    """Return None between two owners."""
+    """Return the owner's process id; None between two owners."""
     try:
         return int((await kore.call("status"))["pid"])
     except CallFailed as exc:

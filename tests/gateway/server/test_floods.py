@@ -26,7 +26,8 @@ from gateway.server.tokens import AccessToken
 from tests.gateway.server.served import Served, served
 
 MB = 1024 * 1024
-# Maximum work of this process, which is server and clients, for an owner's call during a flood.
+# Maximum CPU time in seconds of this process, which is server and clients, for an owner's call
+# during a flood.
 MAX_CPU_S = 5.0
 READER = AccessToken("reader", frozenset(["read"]), 1.0)
 CHATTER = AccessToken("chatter", frozenset(["chat"]), 1.0)
@@ -40,7 +41,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def slowest_call(server: Served, flood: "asyncio.Future[Any]") -> float:
-    """Return the maximum CPU time until an admin's call is answered, until the flood is over."""
+    """Return the maximum CPU time in seconds of an admin's call while the flood lasts."""
     longest = 0.0
     while True:
         began_at = time.process_time()

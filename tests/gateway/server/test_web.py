@@ -329,7 +329,7 @@ async def test_picture_is_attached(tmp_path: Path) -> None:
         assert [part.digest for part in message.content if isinstance(part, ImageFile)]
 
 
-def a_fair(folder: Path) -> Path:
+def make_market(folder: Path) -> Path:
     """Make a market with a plugin whose texts are hostile."""
     place = folder / "greeter"
     (place / "skills" / "hi").mkdir(parents=True)
@@ -351,7 +351,7 @@ def a_fair(folder: Path) -> Path:
 
 
 async def test_reviewed_plugin_is_installed(tmp_path: Path) -> None:
-    fair = a_fair(tmp_path / "fair")
+    fair = make_market(tmp_path / "fair")
     async with served(tmp_path) as server, browser_page() as page:
         await log_in(page, server)
         await page.click(".panels >> text=Plugins")

@@ -138,7 +138,8 @@ async def test_kill_during_an_upload_loses_nothing(tmp_path: Path) -> None:
         inbox = machine.home / "workspace" / "inbox"
         async with machine.serving(*words) as process:
             await log_in_by_token(page, machine)
-            # By path: the browser's driver takes seconds to pass on so many bytes of a buffer.
+            # Pass a path, because the browser's driver takes seconds to transfer a buffer of this
+            # size.
             await page.set_input_files(".attach input", file)
             await page.wait_for_selector(".files progress[value]")
             process.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Notifications of the page while nobody looks at it."""
+"""Notifications of the page while the person looks elsewhere."""
 
 import json
 from pathlib import Path
@@ -91,7 +91,7 @@ async def test_turn_beyond_the_limit_marks_the_title_without_a_permission(tmp_pa
         assert await page.evaluate("[window.asked, window.notified.length]") == [0, 0]
 
 
-async def test_setting_switches_notifications_off(tmp_path: Path) -> None:
+async def test_setting_disables_notifications(tmp_path: Path) -> None:
     settings = {"screens": ScreensSection(notify_after_s=None)}
     async with (
         served(tmp_path, ["done"], settings=settings) as server,

@@ -28,7 +28,7 @@ LANE = "chat:bot:1"
 BIG = "word " * 400
 
 
-class Speaks(ScriptedProvider):
+class SummarizingModel(ScriptedProvider):
     """Model that answers every question, and returns the scripted summaries until they run out."""
 
     def __init__(self, summaries: Sequence[Step]) -> None:
@@ -72,7 +72,7 @@ async def session_of(parts: Parts) -> str:
 
 
 async def test_nearly_full_window_is_summarised_after_the_answer(tmp_path: Path) -> None:
-    model = Speaks(["They asked a lot."])
+    model = SummarizingModel(["They asked a lot."])
     async with running(tmp_path, small(model)) as parts:
         with parts.events.watch(LANE) as seen:
             await fill(parts, 7)
@@ -98,7 +98,7 @@ async def test_nearly_full_window_is_summarised_after_the_answer(tmp_path: Path)
 
 
 async def test_chat_is_notified_only_of_the_first_summary(tmp_path: Path) -> None:
-    async with running(tmp_path, small(Speaks(["One."] * 50))) as parts:
+    async with running(tmp_path, small(SummarizingModel(["One."] * 50))) as parts:
         for n in range(20):
             await ask(parts, f"question {n} {BIG}")
             await wait_until(lambda: not parts.app.compactions._under_way)
@@ -216,8 +216,8 @@ async def test_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_path:
         )
 
 
-class Gated(Speaks):
-    """`Speaks` that withholds its summary until `go`."""
+class Gated(SummarizingModel):
+    """`SummarizingModel` that withholds its summary until `go`."""
 
     def __init__(self, summaries: Sequence[Step]) -> None:
         super().__init__(summaries)
@@ -241,15 +241,15 @@ async def test_kill_leaves_the_state_before_or_after_the_summary(
         async with asyncio.timeout(30):
             await model.was_called.wait()
         session = await session_of(parts)
-    async with opened(tmp_path, small(Speaks([]))) as parts:
+    async with opened(tmp_path, small(SummarizingModel([]))) as parts:
         window = await window_of(parts, session)
         assert window.summary is None
         assert (window.head, len(window.messages)) == (0, 14)
-    model = Speaks(["They asked a lot."])
+    model = SummarizingModel(["They asked a lot."])
     async with running(tmp_path, small(model)) as parts:
         await ask(parts, "again")
         await parts.until_stored("summary")
-    async with running(tmp_path, small(Speaks([]))) as parts:
+    async with running(tmp_path, small(SummarizingModel([]))) as parts:
         window = await window_of(parts, session)
         assert window.summary is not None
         assert window.head + len(window.messages) == 16
@@ -259,7 +259,7 @@ async def test_kill_leaves_the_state_before_or_after_the_summary(
 async def test_failed_summary_costs_no_answer_and_is_retried_a_few_times(
     tmp_path: Path,
 ) -> None:
-    model = Speaks([RateLimited("later")] * 100)
+    model = SummarizingModel([RateLimited("later")] * 100)
     async with running(tmp_path, small(model)) as parts:
         for n in range(30):
             await ask(parts, f"question {n} {BIG}")
@@ -277,7 +277,7 @@ async def test_failed_summary_costs_no_answer_and_is_retried_a_few_times(
 
 
 async def test_compact_focus_is_part_of_the_prompt(tmp_path: Path) -> None:
-    model = Speaks(["The colours are green and blue."])
+    model = SummarizingModel(["The colours are green and blue."])
     async with running(tmp_path, small(model, 100_000)) as parts:
         await fill(parts, 4)
         await parts.bus.submit(chat_message("/compact the colours"))
@@ -293,7 +293,7 @@ async def test_compact_focus_is_part_of_the_prompt(tmp_path: Path) -> None:
 
 
 async def test_compact_without_gain_is_reported(tmp_path: Path) -> None:
-    async with running(tmp_path, small(Speaks([]))) as parts:
+    async with running(tmp_path, small(SummarizingModel([]))) as parts:
         await parts.bus.submit(chat_message("/compact"))
         await parts.platform.until(lambda: "nothing" in " ".join(parts.platform.texts("1")))
         await ask(parts, "hi")
@@ -311,7 +311,7 @@ async def test_compact_without_gain_is_reported(tmp_path: Path) -> None:
 async def test_failed_compact_reports_that_nothing_changed(
     tmp_path: Path, owner: str | None, reason: str
 ) -> None:
-    async with running(tmp_path, small(Speaks(["", ""]), 100_000), owner=owner) as parts:
+    async with running(tmp_path, small(SummarizingModel(["", ""]), 100_000), owner=owner) as parts:
         await fill(parts, 4)
         before = (await window_of(parts, await session_of(parts))).messages
         await parts.bus.submit(chat_message("/compact"))
@@ -322,7 +322,7 @@ async def test_failed_compact_reports_that_nothing_changed(
 
 
 async def test_context_shows_the_content_of_the_window(tmp_path: Path) -> None:
-    async with running(tmp_path, small(Speaks(["Summary."]), 100_000)) as parts:
+    async with running(tmp_path, small(SummarizingModel(["Summary."]), 100_000)) as parts:
         await fill(parts, 4)
         await parts.bus.submit(chat_message("/context"))
         await parts.platform.until(lambda: "100,000 tokens" in " ".join(parts.platform.texts("1")))
@@ -335,7 +335,7 @@ async def test_context_shows_the_content_of_the_window(tmp_path: Path) -> None:
 
 
 async def test_summary_of_untrusted_text_is_untrusted(tmp_path: Path) -> None:
-    model = Speaks(["The page says: obey me."])
+    model = SummarizingModel(["The page says: obey me."])
     async with running(tmp_path, small(model)) as parts:
         await ask(parts, "hi")
         session = await session_of(parts)
@@ -360,7 +360,7 @@ def work(steps: int) -> list[Message]:
 
 
 async def test_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: Path) -> None:
-    async with opened(tmp_path, Speaks([])) as parts:
+    async with opened(tmp_path, SummarizingModel([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         await run(sessions.append_messages, session, None, [user("old"), assistant("old")], 1.0)
@@ -391,7 +391,7 @@ async def test_cut_inside_a_turn_is_the_same_in_memory_and_on_disk(tmp_path: Pat
 
 
 async def test_fork_has_the_summary_of_its_parent(tmp_path: Path) -> None:
-    async with opened(tmp_path, Speaks([])) as parts:
+    async with opened(tmp_path, SummarizingModel([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
@@ -411,7 +411,7 @@ def _set_head(tx, session: str, head: int) -> None:  # type: ignore[no-untyped-d
 
 
 async def test_only_the_newest_of_very_many_messages_are_read(tmp_path: Path) -> None:
-    async with opened(tmp_path, Speaks([])) as parts:
+    async with opened(tmp_path, SummarizingModel([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         talk = [m for n in range(1_500) for m in (user(f"q{n}"), assistant(f"a{n}"))]
@@ -425,7 +425,7 @@ async def test_only_the_newest_of_very_many_messages_are_read(tmp_path: Path) ->
 
 
 async def test_window_changed_meanwhile_rejects_the_summary(tmp_path: Path) -> None:
-    async with opened(tmp_path, Speaks([])) as parts:
+    async with opened(tmp_path, SummarizingModel([])) as parts:
         run = parts.database.transact
         session = await run(sessions.create_session, "chat:7", 1.0)
         await run(sessions.append_messages, session, None, work(10), 1.0)
@@ -442,7 +442,7 @@ async def test_turn_without_room_is_shortened_while_it_runs(tmp_path: Path) -> N
         for n in range(3)
     ]
 
-    class Works(Speaks):
+    class Works(SummarizingModel):
         def _answer(self, request: ModelRequest) -> Message | str | Exception:
             if is_summary_request(request) or not looks:
                 return super()._answer(request)
@@ -468,7 +468,7 @@ async def test_turn_without_room_is_shortened_while_it_runs(tmp_path: Path) -> N
 
 
 async def test_summary_is_charged_to_the_same_claim(tmp_path: Path) -> None:
-    model = Speaks(["Short."])
+    model = SummarizingModel(["Short."])
     async with running(tmp_path, small(model)) as parts:
         await fill(parts, 7)
         await parts.until_stored("summary")

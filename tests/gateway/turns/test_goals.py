@@ -292,7 +292,8 @@ async def test_notice_in_a_later_conversation_has_no_links_of_the_old_one(tmp_pa
         (notice,) = [
             message for message in parts.platform.chats["1"] if "evil.example" in message.text
         ]
-    # The address has a format: that of code, which is no link. The fake platform shows any as bold.
+    # The address is formatted as code, which is not a link; the fake platform shows every format as
+    # bold.
     assert notice.bold
 
 
@@ -315,7 +316,7 @@ async def test_plan_mode_pauses_an_unmet_goal(tmp_path: Path) -> None:
         assert "`plan`" in await say(parts, "/mode")
 
 
-async def test_mode_chosen_since_counts_more_than_that_of_the_terminal(tmp_path: Path) -> None:
+async def test_mode_chosen_later_overrides_the_mode_of_the_terminal(tmp_path: Path) -> None:
     model = Paced("Begun.", unmet(), "never")
     async with running(tmp_path, model, owner="chat:7") as parts:
         await accept_messages(parts, console_message(GOAL, options={"mode": "accept-edits"}))
@@ -402,7 +403,7 @@ async def test_turns_run_with_the_rights_of_the_person_who_set_the_goal(tmp_path
         assert senders == {"chat:8"}
 
 
-async def test_wrong_limits_are_named(tmp_path: Path) -> None:
+async def test_invalid_limits_are_reported(tmp_path: Path) -> None:
     async with running(tmp_path, [], owner="chat:7") as parts:
         assert "--turns: 'many' is not a limit" in await say(parts, f"{GOAL} --turns many")
         assert "The goal is missing" in await say(parts, "/goal --turns 3")
@@ -553,7 +554,7 @@ async def test_change_in_the_chat_of_the_goal_is_reported_once(tmp_path: Path) -
         assert outcomes == ["active", "person", None]
 
 
-async def test_words_of_a_program_that_may_only_chat_pause_the_goal(tmp_path: Path) -> None:
+async def test_message_of_a_program_with_chat_scope_pauses_the_goal(tmp_path: Path) -> None:
     model = Paced("Begun.", "Answered.", "never")
     async with running(tmp_path, model, owner="cli:7") as parts:
         await accept_messages(parts, console_message(GOAL, options={"mode": "auto"}))

@@ -15,18 +15,20 @@ CHATS = [str(n) for n in range(1, 13)]
 
 
 @asynccontextmanager
-async def life(folder: Path, model: Gated, *, asked: int) -> AsyncIterator[Parts]:
-    """Run a process that is killed after `asked` requests to the model."""
+async def process_until_requests(
+    folder: Path, model: Gated, *, request_count: int
+) -> AsyncIterator[Parts]:
+    """Run a process that is killed after `request_count` requests to the model."""
     async with running(folder, model) as parts:
         yield parts
-        await wait_until(lambda: len(model.texts) >= asked)
+        await wait_until(lambda: len(model.texts) >= request_count)
 
 
 async def test_consecutive_kills_abandon_none_of_several_turns(tmp_path: Path) -> None:
-    async with life(tmp_path, Gated(), asked=12) as parts:
+    async with process_until_requests(tmp_path, Gated(), request_count=12) as parts:
         await accept_messages(parts, *(chat_message(f"job {chat}", chat) for chat in CHATS))
     for _ in range(6):
-        async with life(tmp_path, Gated(), asked=1):
+        async with process_until_requests(tmp_path, Gated(), request_count=1):
             pass
     async with running(tmp_path, Gated(is_open=lambda _: True)) as parts:
         for chat in CHATS:
@@ -36,7 +38,7 @@ async def test_consecutive_kills_abandon_none_of_several_turns(tmp_path: Path) -
 async def test_turn_that_crashes_the_process_is_isolated(
     tmp_path: Path,
 ) -> None:
-    async with life(tmp_path, Gated(), asked=12) as parts:
+    async with process_until_requests(tmp_path, Gated(), request_count=12) as parts:
         await accept_messages(
             parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS)
         )
@@ -57,9 +59,9 @@ async def test_turn_that_crashes_the_process_is_isolated(
 
 
 async def test_suspects_continue_one_at_a_time_before_new_turns(tmp_path: Path) -> None:
-    async with life(tmp_path, Gated(), asked=2) as parts:
+    async with process_until_requests(tmp_path, Gated(), request_count=2) as parts:
         await accept_messages(parts, chat_message("one"), chat_message("two", "2"))
-    async with life(tmp_path, Gated(), asked=2):
+    async with process_until_requests(tmp_path, Gated(), request_count=2):
         pass
     timing = Timing(newcomers_wait_s=600)
     async with running(tmp_path, alone := Gated(), timing=timing) as parts:
@@ -78,9 +80,9 @@ async def test_suspects_continue_one_at_a_time_before_new_turns(tmp_path: Path) 
 async def test_new_chat_is_answered_next_to_suspects(tmp_path: Path) -> None:
     """After two kills, half of 20 turns with a slow model continue at once."""
     chats = [str(n) for n in range(20)]
-    async with life(tmp_path, Gated(), asked=20) as parts:
+    async with process_until_requests(tmp_path, Gated(), request_count=20) as parts:
         await accept_messages(parts, *(chat_message(f"slow {chat}", chat) for chat in chats))
-    async with life(tmp_path, Gated(), asked=20):
+    async with process_until_requests(tmp_path, Gated(), request_count=20):
         pass
     began_at = time.monotonic()
     async with running(tmp_path, model := Gated(is_open=lambda text: text == "new")) as parts:
@@ -96,7 +98,7 @@ async def test_new_chat_is_answered_next_to_suspects(tmp_path: Path) -> None:
 
 async def test_turn_that_crashes_a_busy_process_is_isolated(tmp_path: Path) -> None:
     """Each process ends only once a new chat is being answered in parallel with the suspects."""
-    async with life(tmp_path, Gated(), asked=12) as parts:
+    async with process_until_requests(tmp_path, Gated(), request_count=12) as parts:
         await accept_messages(
             parts, *(chat_message("job" if chat != "5" else "bad", chat) for chat in CHATS)
         )
@@ -120,10 +122,10 @@ async def test_turn_that_crashes_a_busy_process_is_isolated(tmp_path: Path) -> N
 
 
 async def test_abandoned_turn_is_closed_in_the_history(tmp_path: Path) -> None:
-    async with life(tmp_path, Gated(), asked=1) as parts:
+    async with process_until_requests(tmp_path, Gated(), request_count=1) as parts:
         await accept_messages(parts, chat_message("bad"))
     for _ in range(2):
-        async with life(tmp_path, Gated(), asked=1):
+        async with process_until_requests(tmp_path, Gated(), request_count=1):
             pass
     async with running(tmp_path, Gated()) as parts:
         await parts.platform.answers("1", 1)

@@ -82,7 +82,7 @@ async def test_line_without_a_server_name_is_plain_text(tmp_path: Path, line: st
     ],
 )
 @pytest.mark.parametrize("line", ["What does @s:memo://one say?", "/s:greet Ann"])
-async def test_role_decides_which_mentions_are_read_unasked(
+async def test_role_determines_which_mentions_are_read_without_a_question(
     tmp_path: Path, line: str, tools: str, is_read: bool
 ) -> None:
     policy = tmp_path / "policy.yaml"
@@ -106,9 +106,7 @@ async def unattended_results(parts: Parts, model: ScriptedProvider, chat: str) -
 
 
 @pytest.mark.parametrize("answer", ["once", "session", "always"])
-async def test_trust_in_a_server_counts_where_nobody_can_be_asked(
-    tmp_path: Path, answer: Answer
-) -> None:
+async def test_trust_in_a_server_applies_to_unattended_runs(tmp_path: Path, answer: Answer) -> None:
     turn = [calls(call("mcp__s__echo", n, text=n)) for n in ("one", "two")]
     model = ScriptedProvider([*turn, "done", *turn, "done", *turn, "done"])
     async with running(tmp_path, model, owner=OWNER) as parts:

@@ -49,7 +49,7 @@ async def test_chat_invokes_a_skill(tmp_path: Path, typed: str) -> None:
 
 
 @pytest.mark.parametrize(("rule", "is_read"), [("{}", True), ("{ask: true}", False)])
-async def test_role_decides_whether_a_skill_is_read_unasked(
+async def test_role_determines_if_a_skill_is_read_without_a_question(
     tmp_path: Path, rule: str, is_read: bool
 ) -> None:
     policy = tmp_path / "policy.yaml"

@@ -95,7 +95,7 @@ async def test_message_of_a_screen_steers_unless_it_is_queued(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("chosen", "texts"), [("queue", ["two"]), ("steer", ["two\n\nthree"])])
-async def test_choice_for_a_conversation_precedes_the_habit_of_a_screen(
+async def test_queue_mode_of_a_conversation_overrides_the_default_of_a_screen(
     tmp_path: Path, chosen: str, texts: list[str]
 ) -> None:
     model = Paced(list_dir_reply(), "one is done", "two is done", "three is done")

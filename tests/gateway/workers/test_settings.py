@@ -95,7 +95,7 @@ async def test_cost_limit_is_shared_by_all_workers(group: WorkerGroup) -> None:
     for worker in (group.front, *group.workers):
         await worker.until(lambda worker=worker: "limits.cost_per_day_usd" in worker.output())
     group.model.requests.clear()
-    # A call reserves about 2 dollars while it runs, and costs that.
+    # A call reserves about 2 dollars while it runs, and costs about as much.
     group.model.latency_s = 0.2
     places = range(-320, -300)
     for place in places:

@@ -62,7 +62,7 @@ class WorkerGroup:
         # Tests of approvals look for files here.
         self.front.workspace = self.workspace
         self.workers = [self.process(f"worker{n}", "worker") for n in range(1, count + 1)]
-        # Number of times each worker had joined before its current life.
+        # Number of times each worker had joined before its current process started.
         self._lives: dict[Path, int] = {}
 
     def process(
@@ -123,7 +123,7 @@ class WorkerGroup:
             await self.front.stop()
 
     def is_at_work(self, worker: GatewayProcess) -> bool:
-        """Return whether this life has joined and found a front."""
+        """Return whether the current process has joined and found a front."""
         *_, life = worker.output().split(_JOINS)
         has_joined = worker.output().count(_JOINS) > self._lives[worker.home]
         return has_joined and _TAKES_TURNS in life

@@ -1,4 +1,4 @@
-"""Lines that are not messages: each is answered, and none ends Kore."""
+"""Lines that are not messages: each is answered, and none terminates Kore."""
 
 import asyncio
 import json

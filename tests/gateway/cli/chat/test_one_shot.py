@@ -124,7 +124,7 @@ async def test_answer_is_the_value_that_the_schema_describes(service: MemoryServ
     assert '"required":["n"]' in service.submitted[0].content
 
 
-async def test_model_is_asked_again_for_an_answer_of_the_schema(service: MemoryService) -> None:
+async def test_answer_that_violates_the_schema_is_requested_again(service: MemoryService) -> None:
     service.replies = ["certainly", '{"n": "1"}', '{"n": 1}']
     code, out, err = await turn(service, OneShotRequest("count", "json", schema=SCHEMA))
     summary = json.loads(out)
@@ -138,7 +138,7 @@ async def test_model_is_asked_again_for_an_answer_of_the_schema(service: MemoryS
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-async def test_answer_without_the_schema_is_an_error(
+async def test_answer_that_never_matches_the_schema_is_an_error(
     service: MemoryService, output: OutputFormat
 ) -> None:
     service.replies = ["no", "no", "no", '{"n": 1}']
@@ -155,7 +155,7 @@ async def test_answer_without_the_schema_is_an_error(
     assert len(service.submitted) == 3
 
 
-async def test_blocked_model_is_not_asked_for_the_schema(service: MemoryService) -> None:
+async def test_blocked_model_is_not_asked_for_a_matching_answer(service: MemoryService) -> None:
     code, out, _ = await turn(service, OneShotRequest("signal BLOCKED why", schema=SCHEMA))
     assert (code, out) == (3, "")
     assert len(service.submitted) == 1
@@ -218,7 +218,7 @@ async def test_continue_uses_the_newest_session_of_the_user(service: MemoryServi
     assert not others.messages
 
 
-async def test_agent_is_the_one_of_the_session_folder(
+async def test_agent_comes_from_the_folder_of_the_session(
     service: MemoryService, tmp_path: Path
 ) -> None:
     session = await service.bind_session("cli:local:earlier", None)

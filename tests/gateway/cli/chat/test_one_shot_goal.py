@@ -61,7 +61,7 @@ async def test_json_has_the_goal_and_the_text_of_all_turns(place: Place) -> None
     assert summary["goal"]["turns"] == 2
 
 
-async def test_answer_of_another_shape_is_asked_for_again_once_the_goal_is_met(
+async def test_answer_that_violates_the_schema_is_requested_again_once_the_goal_is_met(
     place: Place, tmp_path: Path
 ) -> None:
     place.server.mind = stepping(2)
@@ -103,7 +103,7 @@ async def test_run_ends_when_another_terminal_changes_its_goal(
 
 
 def waiting_for_ever() -> Any:
-    """Return a model whose first turn ends at once, and whose check does not."""
+    """Return a model whose first turn ends at once and whose check never ends."""
 
     def mind(body: Mapping[str, Any]) -> ReplyScript:
         is_check = "You judge whether a goal is met" in json.dumps(body["messages"][0])

@@ -50,7 +50,7 @@ async def test_commands_start_in_the_folder_and_git_works(
     assert results[1] == "1\timport shared"
 
 
-async def test_workspace_does_not_exceed_the_trust_of_a_person_who_is_not_asked(
+async def test_workspace_is_the_trusted_folder_if_no_question_can_be_asked(
     place: Place, model_server: ModelServer, part: Path
 ) -> None:
     trust(place, part)

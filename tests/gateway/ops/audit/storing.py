@@ -17,7 +17,7 @@ async def main(address: str) -> None:
     while True:
         await asyncio.gather(*(sink.record(entry(f"{n}-{i}")) for i in range(3)))
         n += 1
-        # Report the number only after the entry is promised.
+        # Report the number only after the entry is acknowledged.
         print(n, flush=True)
 
 

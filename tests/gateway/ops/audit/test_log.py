@@ -127,7 +127,7 @@ def insert_garbage(folder: Path) -> None:
     (folder / CURRENT).write_bytes(b"".join([*results[:2], b"hello\n", *results[2:]]))
 
 
-def chain_anew_from_the_middle(folder: Path) -> None:
+def rechain_from_the_middle(folder: Path) -> None:
     """Recompute the hash chain from an edited entry on, except for the head."""
     from gateway.ops.audit.trail import chain_line
 
@@ -164,7 +164,7 @@ ATTACKS = [
     (reorder, (CURRENT, 2)),
     (repeat, (CURRENT, 3)),
     (insert_garbage, (CURRENT, 3)),
-    (chain_anew_from_the_middle, (CURRENT, 5)),
+    (rechain_from_the_middle, (CURRENT, 5)),
     (delete_current, (HEAD, 0)),
     (delete_head, (HEAD, 0)),
     (damage_head, (HEAD, 0)),

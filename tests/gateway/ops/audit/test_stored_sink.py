@@ -199,6 +199,6 @@ async def test_killed_worker_loses_no_acknowledged_entry(
     rounds = int(rest[-1] if rest else promised)
     paths = [line["params"]["path"] for line in lines]
     assert {f"notes/{n}-{i}.md" for n in range(rounds) for i in range(3)} <= set(paths)
-    # Entries have the order in which they were promised.
+    # Entries have the order in which they were acknowledged.
     order = [int(path.removeprefix("notes/").partition("-")[0]) for path in paths]
     assert order == sorted(order)

@@ -15,7 +15,7 @@ async def main(folder: Path, limit_bytes: int) -> None:
     while True:
         await asyncio.gather(*(log.record(entry(f"{n}-{i}")) for i in range(3)))
         n += 1
-        # Report the number only after the entries are promised to be on disk.
+        # Report the number only after the entries are acknowledged as on disk.
         print(3 * n, flush=True)
 
 

@@ -34,7 +34,9 @@ SYSTEM = {"role": "system", "content": "You sell flights."}
 
 
 @asynccontextmanager
-async def face(model: ModelServer, *, name: str = "openai/fake") -> AsyncIterator[AsyncOpenAI]:
+async def open_client(
+    model: ModelServer, *, name: str = "openai/fake"
+) -> AsyncIterator[AsyncOpenAI]:
     """Start the program and yield the client that benchmarks use."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, ADAPTER, "--model", name, "--port", "0"),
@@ -72,7 +74,7 @@ async def test_benchmark_conversation_completes(model_server: ModelServer) -> No
         ReplyScript(text="Both are booked."),
         ReplyScript(text="You are welcome."),
     )
-    async with face(model_server) as client:
+    async with open_client(model_server) as client:
         messages: list[Any] = [SYSTEM, {"role": "user", "content": "Book A1 for two, and B2."}]
         reply = await ask(client, messages, tools=[BOOK], temperature=0, tool_choice="auto")
         choice = reply.choices[0]
@@ -112,7 +114,7 @@ async def test_rejections_have_the_status_of_their_kind(model_server: ModelServe
         refusal(401, "sk-secret-key-1 is wrong"),
         ReplyScript(text="Yes."),
     )
-    async with face(model_server) as client:
+    async with open_client(model_server) as client:
         question = [{"role": "user", "content": "Well?"}]
         with pytest.raises(APIStatusError) as refused:
             await ask(client, question)

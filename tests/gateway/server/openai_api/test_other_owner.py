@@ -22,7 +22,7 @@ from tests.gateway.server.openai_api.clients import says
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 
 
-class Beside:
+class OtherProcessClient:
     """Client whose `service` calls the current owner of the data over the control socket."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,10 +36,12 @@ class Beside:
 
 
 @asynccontextmanager
-async def served_beside(folder: Path, beside: Beside) -> AsyncIterator[openai.AsyncOpenAI]:
+async def served_by_other_process(
+    folder: Path, remote: OtherProcessClient
+) -> AsyncIterator[openai.AsyncOpenAI]:
     tokens = TokenFile(folder / "tokens.json")
     secret = tokens.add("program", ("chat",))
-    service = cast("Service", beside.service)
+    service = cast("Service", remote.service)
     async with (
         serve(service, tokens, ServerOptions(ListenAddress(port=0))) as access,
         openai.AsyncOpenAI(base_url=f"{access.web}/v1", api_key=secret, max_retries=0) as client,
@@ -49,15 +51,15 @@ async def served_beside(folder: Path, beside: Beside) -> AsyncIterator[openai.As
 
 @pytest.mark.parametrize("model", ["kore", "default"])
 async def test_text_and_pictures_over_the_control_socket(tmp_path: Path, model: str) -> None:
-    beside = Beside(tmp_path)
+    remote = OtherProcessClient(tmp_path)
     content = [
         {"type": "text", "text": "look"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
     ]
     provider = Gated(is_open=lambda _: True)
-    async with running(tmp_path, provider) as parts, ControlServer(parts.service, beside.path):
-        await beside.connect()
-        async with served_beside(tmp_path, beside) as client:
+    async with running(tmp_path, provider) as parts, ControlServer(parts.service, remote.path):
+        await remote.connect()
+        async with served_by_other_process(tmp_path, remote) as client:
             answer = await client.chat.completions.create(
                 model=model,
                 messages=[{"role": "user", "content": content}],  # type: ignore[list-item,misc]
@@ -66,11 +68,11 @@ async def test_text_and_pictures_over_the_control_socket(tmp_path: Path, model: 
 
 
 async def test_answer_continues_after_the_owner_connection_is_lost(tmp_path: Path) -> None:
-    beside, provider = Beside(tmp_path), Gated()
+    remote, provider = OtherProcessClient(tmp_path), Gated()
     async with running(tmp_path, provider) as parts:
-        async with ControlServer(parts.service, beside.path):
-            await beside.connect()
-            serving = served_beside(tmp_path, beside)
+        async with ControlServer(parts.service, remote.path):
+            await remote.connect()
+            serving = served_by_other_process(tmp_path, remote)
             client = await serving.__aenter__()
             stream = await client.chat.completions.create(
                 model="kore", messages=says("hi"), stream=True
@@ -78,9 +80,9 @@ async def test_answer_continues_after_the_owner_connection_is_lost(tmp_path: Pat
             words = ""
             while words != "re: ":
                 words += (await anext(stream)).choices[0].delta.content or ""
-        beside.service.current = None
-        async with ControlServer(parts.service, beside.path):
-            await beside.connect()
+        remote.service.current = None
+        async with ControlServer(parts.service, remote.path):
+            await remote.connect()
             provider.let_go()
             async for chunk in stream:
                 words += chunk.choices[0].delta.content or ""

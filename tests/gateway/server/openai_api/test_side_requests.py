@@ -1,4 +1,4 @@
-"""Requests that clients send by themselves about an exchange: titles, tags, suggestions."""
+"""Requests that clients send on their own about an exchange: titles, tags, suggestions."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -130,7 +130,7 @@ async def test_side_request_starts_no_session(server: Served) -> None:
         side = await create(model="kore", messages=says(text), user="ann")
         answer = side.parse()
         response = await client.responses.create(model="kore", input=text)
-        # The conversation goes on where it was.
+        # The conversation continues where it was.
         said: list[Any] = [*says(QUESTION), {"role": "assistant", "content": f"re: {QUESTION}"}]
         after = await create(model="kore", messages=[*said, *says("and now?")])
     assert answer.model == "kore"

@@ -90,7 +90,7 @@ async def test_token_with_a_role_streams_and_continues_a_response(server: Served
 
 
 async def test_role_limits_its_turns(tmp_path: Path) -> None:
-    """A guest can neither read the owner's notes, also not with a command, nor write files."""
+    """A guest can neither read the owner's notes, not even with a command, nor write files."""
     steps = [
         assistant("", (tool_call("1", "read_file", path="memory/MEMORY.md"),)),
         assistant("", (tool_call("2", "write_file", path="a.txt", content="x"),)),

@@ -163,7 +163,7 @@ async def test_workspace_agent_begins_untrusted(tmp_path: Path) -> None:
         assert rows == [("untrusted",), ("untrusted",)]
 
 
-async def test_unknown_agent_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+async def test_error_for_an_unknown_agent_lists_the_known_agents(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task("hello", "nobody")))
         assert (
@@ -301,8 +301,8 @@ async def test_subagent_question_is_asked_in_the_chat_of_the_person(tmp_path: Pa
         assert (parts.workspace / "a.txt").read_text() == "hi\n"
 
 
-async def test_question_of_a_subagent_belongs_to_the_session_that_waits(tmp_path: Path) -> None:
-    """`kore agent -c -m` finds it there, and refuses to wait behind it."""
+async def test_question_of_a_subagent_belongs_to_the_session_of_its_caller(tmp_path: Path) -> None:
+    """`kore agent -c -m` finds the question there, and refuses to wait behind it."""
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message(task(tool("exec", command="echo hi > a.txt"))))
         await parts.until_stored("approval", state="open")
@@ -501,7 +501,7 @@ async def test_project_context_is_not_passed_to_subagents(
         assert ["the tree" in content for (content,) in rows] == [True, False, False]
 
 
-async def test_terminal_may_talk_to_an_agent(tmp_path: Path) -> None:
+async def test_message_of_the_terminal_may_choose_an_agent(tmp_path: Path) -> None:
     poet = SubagentDefinition("poet", "", "You are a poet.", tools=("list_dir",), model="second")
     paid = ModelConfig("second", "offline/echo", price_input_usd=1.0, price_output_usd=1.0)
     models = ModelPool("first", [ModelConfig("first", "offline/echo"), paid])

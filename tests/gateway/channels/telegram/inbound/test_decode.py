@@ -219,7 +219,7 @@ def test_story_replied_to_is_named() -> None:
     assert media.words == "of News, which bots are not shown"
 
 
-def test_topic_of_direct_messages_is_a_place_of_its_own() -> None:
+def test_topic_of_direct_messages_is_a_separate_thread() -> None:
     topic = {"topic_id": 77, "user": ADA}
     decoded = read(message("/new", chat=-7, direct_messages_topic=topic))
     assert decoded is not None
@@ -227,7 +227,7 @@ def test_topic_of_direct_messages_is_a_place_of_its_own() -> None:
     assert not decoded.private
 
 
-def test_stopped_draft_is_the_command_of_its_person() -> None:
+def test_stopped_draft_is_a_stop_command_of_its_person() -> None:
     chat = {"id": 9, "type": "private", "first_name": "Ada"}
     stopped = read({"chat": chat, "draft_id": 5}, "stopped_message_generation")
     assert stopped is not None
@@ -419,7 +419,7 @@ def test_animated_sticker_is_its_emoji() -> None:
     assert (media.words, media.remote) == ("😀", None)
 
 
-def test_unaddressed_part_of_an_album_only_follows() -> None:
+def test_unaddressed_album_part_starts_no_message() -> None:
     decoded = read(message(None, chat=-7, photo=[{"file_id": "x"}], media_group_id="3"))
     assert decoded is not None
     assert (decoded.album, decoded.follows) == ("-7:3", True)

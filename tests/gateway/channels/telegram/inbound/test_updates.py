@@ -134,8 +134,8 @@ def test_value_of_a_wrong_type_is_read_or_stored_without_an_error(name: str) -> 
         batch = read(update)
         assert batch.cursors == {"offset": "2"}
         for lost in batch.undecoded:
-            # A value that json cannot write was not read by it either, except infinity, which
-            # Python reads.
+            # Infinity is not JSON, but Python reads and writes it, so the stored update can always
+            # be read again.
             assert json.loads(lost.raw)["update_id"] == 1
 
 

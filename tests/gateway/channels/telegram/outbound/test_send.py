@@ -291,7 +291,7 @@ async def test_draft_is_not_a_message(bot_api: BotApi, channel: TelegramChannel)
     assert bot_api.chats.drafts == {}
 
 
-async def test_draft_in_a_topic_has_a_button_stop(
+async def test_draft_in_a_topic_has_a_stop_button(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
     await channel.show_draft(replace(ROUTE, thread_id="3"), "⏳ Thinking", 5)

@@ -1,4 +1,4 @@
-"""Question where a session of another folder continues, in a real terminal."""
+"""Choice of the folder in which a session of another folder continues, in a real terminal."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ async def begin_session(owner: MemoryService, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("key", "index"), [("a", 0), ("", 0), ("b", 1)])
-async def test_session_continues_where_the_person_wants(
+async def test_session_continues_in_the_selected_folder(
     owner: MemoryService, home: Path, folders: tuple[Path, Path], key: str, index: int
 ) -> None:
     own, here = folders
@@ -52,7 +52,7 @@ async def test_session_continues_where_the_person_wants(
     assert folder == SessionFolder(str(folders[index]))
 
 
-async def test_other_answer_is_asked_again(
+async def test_invalid_answer_is_asked_again(
     owner: MemoryService, home: Path, folders: tuple[Path, Path]
 ) -> None:
     own, here = folders

@@ -1,4 +1,4 @@
-"""History that a terminal shows of a session that it resumes."""
+"""History of a resumed session in the terminal."""
 
 import asyncio
 import io

@@ -682,7 +682,7 @@ async def test_exit_typed_during_a_turn_takes_effect_after_it(
 
 
 async def test_question_of_a_background_task_stays_until_answered(home: Path) -> None:
-    """A command in between has an answer of its own and ends no turn."""
+    """A command in between gets its own answer and ends no turn."""
     asks = r"!tool exec {\"command\":\"echo hi > made.txt\"}"
     line = f'!tool task {{"description":"make it","background":true,"prompt":"{asks}"}}'
     loose = {"KORE_SECURITY_SANDBOX": "none"}

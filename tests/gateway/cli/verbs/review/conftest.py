@@ -21,6 +21,6 @@ def scene(model_server: ModelServer, tmp_path: Path) -> Scene:
     base = commit(folder, a__py=lines, __gitignore="credentials.json\n")
     git(folder, "checkout", "-qb", "topic")
     head = commit(folder, a__py=lines.replace("line 5\n", "line five\n"))
-    # An earlier step of the job left it.
+    # A file that an earlier step of the job has left.
     (folder / "credentials.json").write_text("{}")
     return Scene(folder, home, CodeHost.install(tmp_path / "bin", "gh", "glab"), base, head)

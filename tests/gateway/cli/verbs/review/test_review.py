@@ -132,7 +132,7 @@ async def test_commit_is_reviewed_once(scene: Scene, model_server: ModelServer) 
     assert scene.host.posts == []
 
 
-async def test_marker_of_another_person_prevents_no_review(
+async def test_marker_of_another_person_does_not_prevent_a_review(
     scene: Scene, model_server: ModelServer
 ) -> None:
     quote = {"body": f"```\n{scene.marker}\n```", "viewerDidAuthor": True}
