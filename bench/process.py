@@ -26,9 +26,9 @@ def environ(home: Path | None = None) -> dict[str, str]:
 
     Bytecode may be written, or every start would compile Kore again.
     """
-    wanted = {"PATH": os.environ["PATH"], "HOME": str(home or Path("/nonexistent"))}
-    wanted["PYTHONPATH"] = str(ROOT)
-    return wanted | ({"KORE_HOME": str(home)} if home else {})
+    variables = {"PATH": os.environ["PATH"], "HOME": str(home or Path("/nonexistent"))}
+    variables["PYTHONPATH"] = str(ROOT)
+    return variables | ({"KORE_HOME": str(home)} if home else {})
 
 
 def wall_ms(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> float:

@@ -26,11 +26,11 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         figures.append(
             sampled(f"{size}: tree", "ms", trees_ms, bare=walked_ms, goal=1_000, goal_p95=1_000)
         )
-        figures += _news(root, size)
+        figures += _measure_tree(root, size)
     return figures
 
 
-def _news(root: Path, size: str) -> list[Figure]:
+def _measure_tree(root: Path, size: str) -> list[Figure]:
     """Measure the first tree, and the update after one file was added at the top."""
     project = ProjectContext(root)
     first = project.news()

@@ -114,9 +114,9 @@ async def _visits(context: "BrowserContext", address: str) -> list[Figure]:
 
 
 async def _visit(
-    context: "BrowserContext", address: str, wanted: str
+    context: "BrowserContext", address: str, selector: str
 ) -> tuple[float, float, float]:
-    """Return milliseconds to the first paint and to `wanted`, and KB, with an empty cache."""
+    """Return milliseconds to the first paint and to `selector`, and KB, with an empty cache."""
     received: list[float] = []
     page = await context.new_page()
     network = await context.new_cdp_session(page)
@@ -124,7 +124,7 @@ async def _visit(
     await network.send("Network.enable")
     await network.send("Network.setCacheDisabled", {"cacheDisabled": True})
     await page.goto(address)
-    await page.wait_for_selector(wanted)
+    await page.wait_for_selector(selector)
     there_ms = float(await page.evaluate("performance.now()"))
     paint_ms = float(await page.evaluate(_PAINT))
     await page.close()

@@ -46,7 +46,7 @@ def _faults(chats: Sequence[int], answers: Sequence[dict[str, Any]]) -> list[str
         got[answer["chat_id"]].append(answer["text"])
     faults = []
     for chat in chats:
-        wanted = [f"echo: m{n} of {chat}" for n in range(EACH)]
-        if got[chat] != wanted:
+        expected = [f"echo: m{n} of {chat}" for n in range(EACH)]
+        if got[chat] != expected:
             faults.append(f"chat {chat} was told {got[chat]}")
     return faults

@@ -3,9 +3,9 @@
 Each line of bench/daily/lines.toml runs in a main checkout, a linked worktree, a submodule and a
 subfolder, on the machine's real tools and the person's own package caches. The person trusts the
 projects, lists the database as a local service whose data may be lost and a virtual environment
-outside of the project as readable, and answers each question with "once". A line works if it ends
-with 0, prints what it should, and its effect is there afterwards. Lines that do not work outside
-either are left out, and named.
+outside of the project as readable, and answers each question with "once". A line works if it exits
+with 0, prints the expected text, and has its effect afterwards. Lines that do not work outside of
+Kore either are skipped and listed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _EXIT_CODE = re.compile(r"^\[exit code (\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a line; `question` is the reason why it asked, or None."""
+    """Result of a line; `question` is the reason of its approval request, or None."""
 
     works: bool
     output: str
@@ -53,7 +53,7 @@ class Outcome:
 
 
 async def measure(command: Sequence[str]) -> list[Figure]:
-    # Not below /tmp, which is another folder in the sandbox.
+    # Not below /tmp, because the sandbox has its own.
     with (
         tempfile.TemporaryDirectory(prefix="kore-bench-", dir="/var/tmp") as name,
         _database() as variables,

@@ -16,15 +16,15 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="kore-bench-") as folder:
         cwd = Path(folder)
         env = environ(cwd / "home")
-        wanted = {
+        commands = {
             "bare": [sys.executable, "-c", "pass"],
             "--version": [*command, "--version"],
             "--help": [*command, "--help"],
         }
-        result: dict[str, list[float]] = {name: [] for name in wanted}
+        result: dict[str, list[float]] = {name: [] for name in commands}
         # Alternate, so that machine load affects all of them.
         for n in range(RUNS + 1):
-            for name, words in wanted.items():
+            for name, words in commands.items():
                 elapsed_ms = wall_ms(words, env, cwd)
                 if n:
                     result[name].append(elapsed_ms)

@@ -36,7 +36,8 @@ _COMMITS: dict[str, tuple[str | None, str | None]] = {
     "a commit, nothing beside": (None, None),
     "a commit beside streams over NATS": ("nats", None),
     "a commit beside streams over NOTIFY": ("notify", None),
-    # Not done by Kore: each of these waits for the previous one.
+    # For comparison only: transactions that call pg_notify wait for each other, so Kore never does
+    # this.
     "a commit that notifies": (None, "SELECT pg_notify('bench', %s)"),
 }
 _INSERT = "INSERT INTO bench (text) VALUES (%s)"
@@ -143,7 +144,7 @@ def _commits(nats: str, store: str) -> list[Figure]:
     """Measure threads that commit row after row, alone and during streams of other processes."""
     with closing(connect(store)) as connection:
         connection.execute("CREATE TABLE bench (n bigserial PRIMARY KEY, text text)")
-    # In turns, because the machine's speed varies over time.
+    # Alternate, because the machine's speed varies over time.
     ways: dict[str, list[float]] = {name: [] for name in _COMMITS}
     for _ in range(ROUNDS):
         for name, (beside, within) in _COMMITS.items():

@@ -153,7 +153,7 @@ async def _run(
         front = await more.enter_async_context(stage.gateway(*words))
         if address is not None and workers:
             await until(partial(asyncio.to_thread, _are_at_work, address, workers), 240)
-            # The front's next look includes them, too.
+            # Wait for the front's next check, which includes them.
             await asyncio.sleep(1.5)
         for n in range(3):
             await stage.turn_ms(OWNER, f"warm-up {n}", await stage.effects())
@@ -253,7 +253,7 @@ FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname 
 
 
 def _postgres_counts(server: PostgresServer, name: str) -> dict[str, float]:
-    """Read the counters over a connection to another database, whose statements do not count."""
+    """Read the counters over a connection to another database, whose statements are not counted."""
     with closing(connect(server.address("postgres"))) as connection:
         row = connection.execute(_DONE, (name,)).fetchone()
     assert row is not None, "one row of sums"

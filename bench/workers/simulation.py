@@ -142,7 +142,8 @@ class SimulatedWorker:
     waiting: deque["tuple[float, Turn]"]
 
 
-# Yields the time when it continues, or the worker that it needs room at; is sent the time.
+# Yields the time at which it continues, or the worker that must have room; receives the current
+# time.
 Turn = Generator[float | SimulatedWorker, float, None]
 
 

@@ -20,7 +20,7 @@ from tests.gateway import stored
 from tests.gateway.store.postgres.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.postgres_server import PostgresServer
 
-# At least one such moment in most lives.
+# Short enough that most processes meet at least one fault.
 _UNTIL_S = 0.8
 _DOWN_S = 0.3
 _POLL_INTERVAL_S = 0.003
@@ -89,8 +89,8 @@ class FailingServer:
                 yield
             finally:
                 is_over.set()
-        # A gateway that is still starting meets no fault: it would end and rely on its supervisor
-        # for a restart.
+        # Inject no fault while a gateway is starting: it would exit and rely on its supervisor for
+        # a restart.
         self._proxy.cut_at = "never"
 
     def rows(self, table: str, *columns: str, **where: Any) -> list[Row]:

@@ -13,7 +13,7 @@ from tests.gateway.end_to_end.gateway_process import GatewayProcess
 from tests.gateway.store.postgres.cutting_proxy import CuttingProxy
 
 _POLL_INTERVAL_S = 0.01
-# Log texts once a process has joined the group, and once it takes turns of its own.
+# Log texts of a process that has joined the group, and of a process that takes turns itself.
 _JOINS, _TAKES_TURNS, _WAITS = " joins ", "taking turns", "waiting for"
 
 

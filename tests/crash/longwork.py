@@ -1,7 +1,7 @@
-"""`python -m tests.crash.longwork --kills 100`: long work by a team, killed at random moments.
+"""`python -m tests.crash.longwork --kills 100`: long tasks of a team, killed at random moments.
 
-Half of the works go through a gateway, which is killed, too. After each kill the same command runs
-again. A work is complete when its checklist never changed except for the `passes` flags, every item
+Half of the tasks run through a gateway, which is killed too. After each kill the same command runs
+again. A task is complete when its checklist never changed except for the `passes` flags, every item
 passes in the end, and nothing is left running.
 """
 
@@ -25,7 +25,7 @@ _LONGEST_S = 6.0
 class LongWorkLoop:
     """Loop over kills: `await LongWorkLoop(kills, seed).run()` returns their number.
 
-    Raise AssertionError for a work that is incomplete.
+    Raise AssertionError for a task that is incomplete.
     """
 
     def __init__(self, kills: int, seed: int) -> None:
@@ -41,13 +41,13 @@ class LongWorkLoop:
                 with tempfile.TemporaryDirectory(prefix="kore-long-") as folder:
                     place = Place(Path(folder), server)
                     place.mind.member_s = 0.2
-                    await self._work(place, beside=works % 2 == 1)
+                    await self._run_task(place, has_gateway=works % 2 == 1)
                 works += 1
         return works
 
-    async def _work(self, place: Place, *, beside: bool) -> None:
-        """Run one work, with a running gateway if `beside` is set."""
-        gateway = await place.serve() if beside else None
+    async def _run_task(self, place: Place, *, has_gateway: bool) -> None:
+        """Run one task, next to a running gateway if `has_gateway` is set."""
+        gateway = await place.serve() if has_gateway else None
         code: int | None = None
         while code is None:
             process = await place.start(*_COMMAND)

@@ -21,16 +21,16 @@ Actions that need approval (a change of an existing file) are allowed by an owne
 to press, whether the gateway is alive or not. In every other chat messages steer the running turn;
 in every fourth chat messages in quick succession form a single question.
 
-The system's time jumps forward and back, within a life and between two. Now and then Telegram
-refuses all calls for a while (429), or polls break and sends are refused for a while, so that
-answers wait while others stream. In a burst, three kills follow each other at once while two turns
-are in flight: neither turn may be given up for it.
+The system's time jumps forward and back, while a process runs and between two processes. Now and
+then Telegram refuses all calls for a while (429), or polls break and sends are refused for a while,
+so that answers wait while others stream. In a burst, three kills follow each other at once while
+two turns are in flight; neither turn may be given up because of them.
 
 On PostgreSQL the server and the connections to it fail, too (`tests.crash.databases`), and the
 gateway must recover without help.
 
-Kore gives up a turn that is alone three times when the process ends, without a step; this is
-correct. So at least every second life is left to work before it is killed.
+Kore gives up a turn that was the only one running at three process ends and completed no step; this
+is correct. So at least every second process may work for a while before it is killed.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class CrashLoop:
         file.chmod(0o600)
 
     def _next(self, share: float) -> list[Job]:
-        """Return the jobs of this life that were not sent yet, up to a share of them."""
+        """Return unsent jobs that are planned for this process, up to a share of them."""
         quota = self._order.messages * (self._account.kills + share) / max(self._order.kills, 1)
         return self._jobs[self._jobs_begun : round(quota)]
 
@@ -240,7 +240,7 @@ class CrashLoop:
             await self._until(lambda: len(self._model.requests) > count, process)  # noqa: B023
             await asyncio.sleep(self._chance.uniform(0.0, 0.1))
         await self._kill(process, "burst")
-        # Leave the next life to work.
+        # Let the next process work for a while.
         self._was_early = True
 
     async def _stop(self) -> None:
@@ -298,7 +298,7 @@ class CrashLoop:
         process = self._begin()
         try:
             await self._until(lambda: self._api.polling or self._api.polls_done > polls, process)
-            # Commands of the previous life; each job has one.
+            # Commands of the previous process; each job has one.
             left, self._left = self._left, set()
             await self._look_for(left)
             if killed:
@@ -358,7 +358,7 @@ class CrashLoop:
         return point
 
     async def _aim_at_work(self, process: ForkedProcess) -> str:
-        """Let the process finish pending work, then send more and wait for the moment."""
+        """Let the process finish pending jobs, then send more and wait for the moment."""
         client = await ControlClient.connect(self._home / "kore.sock")
         deadline = time.monotonic() + TIMEOUT_S
         while client is not None and await _is_busy(client):

@@ -58,7 +58,8 @@ class StandbyLoop:
             while self._account.kills < self._kills:
                 await self._stand_by(second)
                 if self._account.kills % 2:
-                    # Kore gives up a turn that is alone at three process ends without a step.
+                    # Kore gives up a turn that was the only one running at three process ends and
+                    # completed no step.
                     await first.idle()
                 await self._ask((self._account.kills + 1) / self._kills)
                 await asyncio.sleep(self._chance.uniform(0, _LATEST_S))
@@ -98,7 +99,7 @@ class StandbyLoop:
         await gateway.until(lambda: gateway.log_text().count(STANDS_BY) > count)
 
     async def _ask(self, share: float) -> None:
-        """Send the jobs for this life of the process."""
+        """Send the jobs planned for this process."""
         for job in self._jobs[self._jobs_begun : round(len(self._jobs) * share)]:
             await self._api.user_says(job.chat, job.text)
             self._jobs_begun += 1

@@ -7,7 +7,7 @@ These faults are injected one after the other; long ones overlap with the faults
     worker stopped   SIGSTOP for longer than the lease: others continue its turns, and it exits
                      when it is woken
     worker paused    SIGSTOP for less than the lease
-    worker ended     SIGTERM: it puts down its current work
+    worker ended     SIGTERM: it releases its current work
     gateway stopped  SIGSTOP for less or more than its lease
     ... cut          all connections of one process to the database at once, or a single connection
                      before the server has received a commit or before its answer has arrived
@@ -20,8 +20,8 @@ allows, messages that join a running turn, slow answers, commands, and `/stop`. 
 lost, answered out of order, or answered twice without a mark, and no effect may be repeated. In the
 end no turn is live, nothing belongs to a worker that has ended, and the audit log is intact.
 
-Kore gives up a turn that is alone at three ends of its process without a step; this is correct. So
-no turn is hit a fourth time.
+Kore gives up a turn that was the only one running at three ends of its process and completed no
+step; this is correct. So no turn is hit a fourth time.
 """
 
 import argparse

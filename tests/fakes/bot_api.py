@@ -72,7 +72,7 @@ class BotApi(LoopbackServer):
 
     @property
     def sends(self) -> list[Effect]:
-        """New messages among the effects: the ones that a reader counts as answers."""
+        """New messages among the effects, which a reader counts as answers."""
         return [effect for effect in self.sent if effect.method == "sendMessage"]
 
     @property

@@ -46,7 +46,7 @@ class UpdateQueue:
         return update_id
 
     def restart_ids(self, next_id: int) -> None:
-        """Restart the ids; Telegram picks random new ones after a week without updates."""
+        """Restart the ids; Telegram picks a random new id after a week without updates."""
         self._next_id = next_id
 
     def confirm(self, offset: int) -> None:

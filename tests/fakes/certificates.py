@@ -1,4 +1,4 @@
-"""Self-signed certificates for servers of tests."""
+"""Self-signed certificates for test servers."""
 
 import shutil
 import ssl
@@ -9,7 +9,7 @@ import pytest
 
 
 def server_context(folder: Path, name: str = "localhost") -> ssl.SSLContext:
-    """Return the context of a server whose certificate, for `name`, lies at `cert.pem`."""
+    """Return the TLS context of a server; its certificate for `name` is written to `cert.pem`."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     subprocess.run(

@@ -1,4 +1,4 @@
-"""Server in a process of its own, which repeats what it receives."""
+"""Echo server in a separate process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 
 class EchoServer:
-    """Server in another process; `visits` is known once it has ended."""
+    """Server in another process; `visits` is available once it has ended."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -16,8 +16,8 @@ class EchoServer:
 
 @asynccontextmanager
 async def another_process(place: str = "127.0.0.1") -> AsyncIterator[EchoServer]:
-    """Yield a server at a host or a Unix socket, in another process: this process counts as
-    Kore."""
+    """Yield an echo server on a host or a Unix socket. Its process is separate, because the process
+    of the test counts as Kore."""
     program = (
         "import socket, sys\n"
         "place = sys.argv[1]\n"

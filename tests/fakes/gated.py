@@ -30,7 +30,7 @@ class Gated:
         """Release the given texts, or all of them."""
         self._all = self._all or not texts
         self._let_go.update(texts)
-        self._tell()
+        self._wake_waiting()
 
     async def wait_for_text(self, text: str) -> None:
         async with asyncio.timeout(30):
@@ -44,7 +44,7 @@ class Gated:
         try:
             yield TextDelta("re: ")
             self.texts.append(text)
-            self._tell()
+            self._wake_waiting()
             while not (self._all or text in self._let_go or self._is_open(text)):
                 await self._wait()
             yield TextDelta(text)
@@ -57,7 +57,7 @@ class Gated:
     async def _wait(self) -> None:
         await self._news.wait()
 
-    def _tell(self) -> None:
+    def _wake_waiting(self) -> None:
         """Wake all waiting tasks."""
         news, self._news = self._news, asyncio.Event()
         news.set()

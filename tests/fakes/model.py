@@ -264,7 +264,7 @@ async def _write(response: web.StreamResponse, frame: bytes, dialect: Dialect) -
         return
     for piece in split_characters(frame):
         await response.write(piece)
-        # Long enough for the bytes to leave in a segment of their own.
+        # Long enough for the bytes to be sent in a separate segment.
         await asyncio.sleep(0.001)
 
 

@@ -52,7 +52,7 @@ class OllamaWriter:
     def _call(self, n: int) -> dict[str, Any]:
         call = self._script.tool_calls[n]
         arguments: Any = arguments_text(call) or "{}"
-        # Ollama itself sends only objects; other values represent a server that does not.
+        # Ollama itself sends only objects; other values imitate a server that deviates.
         with suppress(ValueError):
             arguments = json.loads(arguments)
         function = {"index": n, "name": call.name, "arguments": arguments}

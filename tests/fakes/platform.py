@@ -62,7 +62,7 @@ class Platform:
 
     def unblock(self, chat: str) -> None:
         self.blocked.discard(chat)
-        self._tell()
+        self._wake_waiting()
 
     def texts(self, chat: str) -> list[str]:
         return [shown.text for shown in self.chats[chat]]
@@ -90,7 +90,7 @@ class Platform:
         self.calls.append(
             ("edit" if message.provider_message_id is not None else "send", chat, part.text)
         )
-        self._tell()
+        self._wake_waiting()
         await self.until(lambda: chat not in self.blocked)
         return self._settle(
             chat,
@@ -102,7 +102,7 @@ class Platform:
         fault = self._faults[chat].popleft() if self._faults[chat] else None
         if fault is None or fault.arrives:
             shown.id = self._show(chat, shown, provider_message_id)
-        self._tell()
+        self._wake_waiting()
         if fault is not None:
             raise fault.error
         return shown.id
@@ -120,7 +120,7 @@ class Platform:
                 return provider_message_id
         raise MessageNotFound("message to edit not found")
 
-    def _tell(self) -> None:
+    def _wake_waiting(self) -> None:
         """Wake all waiting tasks."""
         news, self._news = self._news, asyncio.Event()
         news.set()
@@ -157,7 +157,7 @@ class StreamingPlatform(Platform):
         fault = self.preview_faults.popleft() if self.preview_faults else None
         if fault is None or fault.arrives:
             shown = self._show(route.chat_id, PlatformMessage("", text), provider_message_id)
-        self._tell()
+        self._wake_waiting()
         if fault is not None:
             raise fault.error
         return shown
@@ -165,11 +165,11 @@ class StreamingPlatform(Platform):
     async def show_draft(self, route: Route, text: str, number: int) -> None:
         self.calls.append(("sketch", route.chat_id, text))
         self.sketched[route.chat_id] = text
-        self._tell()
+        self._wake_waiting()
 
     async def typing(self, route: Route) -> None:
         self.calls.append(("typing", route.chat_id, ""))
-        self._tell()
+        self._wake_waiting()
 
 
 def fault_of(error: type[SendError], text: str = "no") -> Fault:
@@ -184,7 +184,7 @@ def _part(markdown: str) -> OutboundPart:
 
 
 class CarryingPlatform(Platform):
-    """A `Platform` that carries files; it records the names of sent files."""
+    """A `Platform` that can send files; it records their names."""
 
     file_limits = FILE_LIMITS
 

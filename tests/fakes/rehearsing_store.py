@@ -8,7 +8,7 @@ from gateway.store.sqlite.engine import SqliteStore, StoreWork
 class RehearsingStore(SqliteStore):
     """A store that rolls back each function's first run and drops its after-commit work.
 
-    The store itself does the same when another transaction of a group fails for all.
+    The store does the same itself when one transaction fails the commit of its whole group.
     """
 
     def _run(self, job: StoreWork) -> None:

@@ -1,7 +1,7 @@
-"""Run commands classified as reading in a place where they could write; the disk must not change.
+"""Run commands classified as read-only where they could write; the disk must not change.
 
 Lines consist of programs in the table, their real options (from the local `--help`), wrappers and
-shell syntax. Lines classified as reading run in bubblewrap without the read-only mounts.
+shell syntax. Lines classified as read-only run in bubblewrap without the read-only mounts.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _SCRIPTS = (
     ".", ".name", "keys", "%h %s", "+%s", "%(refname)", "*", "*.py", "[ab]*", "b*", "a\\|b", ".*",
 )  # fmt: skip
 _VALUES = ("1", "5", "-1", "+2", "0", "2k", "HEAD", "HEAD~1", "main", "master", "1,3", "always")
-# Programs of the table that take long or need a terminal, and so are not worth their time.
+# Programs of the table that are too slow or need a terminal.
 _LEFT_OUT = frozenset({"sleep", "wait", "cal", "hostname", "df", "readelf", "objdump", "trap"})
 _OTHERS = ("rm", "tee", "cp", "mv", "touch", "sh", "python3", "split", "truncate", "true", "ln")
 _WRAPPERS = (
@@ -167,7 +167,7 @@ def _of_wrapper(name: str) -> tuple[str, ...]:
 
 @cache
 def _foreign() -> tuple[str, ...]:
-    """Return options that write in any program: another program may support them, too."""
+    """Return options with which some program writes; other programs may support them, too."""
     texts = ["--output", "-o", "-w", "-i", "-u", "--in-place", "--delete", "--force"]
     for spec in programs().values():
         for entry in (spec, *spec.get("sub", {}).values()):
@@ -245,7 +245,7 @@ def folder_state(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 class DiskChanged(Exception):
-    """A line that is classified as reading has changed the disk."""
+    """A line that is classified as read-only has changed the disk."""
 
 
 class Range:

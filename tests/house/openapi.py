@@ -83,7 +83,7 @@ def openapi() -> dict[str, Any]:
 
 def _operation(call: Call, schemas: dict[str, Any]) -> dict[str, Any]:
     parameters = call.signature.parameters
-    value = _of(call.result, schemas)
+    value = _type_schema(call.result, schemas)
     if call.shape == "list":
         value = {"type": "array", "items": value}
     key = "item" if call.shape == "stream" else "value"
@@ -99,7 +99,8 @@ def _operation(call: Call, schemas: dict[str, Any]) -> dict[str, Any]:
                     "schema": {
                         "type": "object",
                         "properties": {
-                            name: _of(kind, schemas) for name, kind in call.arguments.items()
+                            name: _type_schema(kind, schemas)
+                            for name, kind in call.arguments.items()
                         },
                         "required": [
                             name
@@ -121,7 +122,7 @@ def _operation(call: Call, schemas: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+def _type_schema(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a type."""
     if kind in (WatchEvent, SessionEvent):
         return {"$ref": "#/components/schemas/Event"}
@@ -135,13 +136,13 @@ def _of(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
     if origin is Literal:
         return {"enum": list(parts)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_of(part, schemas) for part in parts]}
+        return {"anyOf": [_type_schema(part, schemas) for part in parts]}
     if origin in (Sequence, list) or (origin is tuple and parts[-1] is ...):
-        return {"type": "array", "items": _of(parts[0], schemas)}
+        return {"type": "array", "items": _type_schema(parts[0], schemas)}
     if origin is tuple:
-        return {"type": "array", "prefixItems": [_of(part, schemas) for part in parts]}
+        return {"type": "array", "prefixItems": [_type_schema(part, schemas) for part in parts]}
     if origin in (Mapping, dict):
-        return {"type": "object", "additionalProperties": _of(parts[1], schemas)}
+        return {"type": "object", "additionalProperties": _type_schema(parts[1], schemas)}
     if kind is Any:
         return {}
     raise TypeError(f"{kind} has no schema")
@@ -153,7 +154,9 @@ def _record(kind: Any, schemas: dict[str, Any]) -> dict[str, Any]:
         hints = get_type_hints(kind)
         schema: dict[str, Any] = {"type": "object"}
         schemas[name] = schema
-        schema["properties"] = {part.name: _of(hints[part.name], schemas) for part in fields(kind)}
+        schema["properties"] = {
+            part.name: _type_schema(hints[part.name], schemas) for part in fields(kind)
+        }
         schema["required"] = [
             part.name
             for part in fields(kind)

@@ -1,6 +1,6 @@
-"""docs/settings.md and config.example.json, written from the annotations of the settings.
+"""Generator of docs/settings.md and config.example.json, based on the annotations of the settings.
 
-`python -m tests.house.settings_page` prints the page, with `--example` the file.
+`python -m tests.house.settings_page` prints the page; with `--example`, it prints the file.
 """
 
 import json

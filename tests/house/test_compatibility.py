@@ -14,12 +14,12 @@ def rows() -> set[tuple[str, str]]:
 
 
 def test_page_has_every_collected_test(request: pytest.FixtureRequest) -> None:
-    """Complete in `make test`, which collects the whole suite."""
+    """The check is complete only in `make test`, which collects the whole suite."""
     collected = {
         (sentence_of(item), name) for item in request.session.items for name in names_of(item)
     }
     assert not collected - rows(), "run `.ci/run compatibility`"
 
 
-def test_rows_are_of_counterparts() -> None:
+def test_rows_name_known_counterparts() -> None:
     assert {name for _, name in rows()} <= set(COUNTERPARTS)

@@ -54,7 +54,7 @@ def test_numbers_of_decisions_are_unique() -> None:
     assert len(numbers) == len(set(numbers))
 
 
-def test_index_of_decisions_has_their_titles() -> None:
+def test_index_has_the_title_of_each_decision() -> None:
     listed = re.findall(r"^- \[(\d{4}) (.+)\]\(([\w-]+\.md)\)", page("adr/index"), re.MULTILINE)
     expected = {(path.name[:4], title(path).partition(": ")[2], path.name) for path in DECISIONS}
     assert sorted(listed) == sorted(expected)

@@ -22,7 +22,7 @@ from tests.house.tree import ROOT
 
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.workers.yaml").read_text())
-# Time after a drain in which a container leaves and closes its connections.
+# Time that a container needs after a drain to leave the group and close its connections.
 _MARGIN_S = 5
 _PROBE = ["python3", "-I", "-m", "gateway.control.probe"]
 _SECRETS = {"POSTGRES_PASSWORD": "p", "NATS_TOKEN": "n", "KORE_STORE_KEY": "a" * 64}
@@ -117,7 +117,8 @@ async def test_probes_request_existing_pages() -> None:
         assert command[:-1] == _PROBE
         assert await standby_pages(command[-1]) is not None, command
         paths.append(command[-1])
-    # A pod on standby or waiting is not killed, and only the image reports overall health.
+    # Probes must not kill a pod that is on standby or waiting; only the image checks overall
+    # health.
     assert {"/livez", "/readyz", "/healthz"} == set(paths)
     assert paths.count("/healthz") == 1
 

@@ -53,7 +53,7 @@ LONGEST_README_LINES = 200
 
 
 def error_codes() -> set[str]:
-    """Return `code = "…"` in the body of every class."""
+    """Return the error codes: the value of `code = "…"` in each class body."""
     return {
         str(ast.literal_eval(line.value))
         for path in python_files(*PACKAGES)

@@ -88,7 +88,7 @@ def test_truncated_result_is_reported_with_its_file(
 async def test_long_run_prints_only_documented_events(
     tmp_path: Path,
 ) -> None:
-    """The model thinks, fails, calls tools that change files it has read, asks and sends out."""
+    """The model thinks, fails, changes a file, starts a sub-agent and is refused a command."""
     check = validator()
     (tmp_path / "large.txt").write_text("word " * 200_000)
     (tmp_path / "a.txt").write_text("old")
@@ -127,9 +127,9 @@ async def test_long_run_prints_only_documented_events(
     never_here = {
         # Caused by: a message during a run; a full window; a closed conversation; a goal.
         *("steered", "compacted", "session_closed", "goal"),
-        # Nobody sits at a one-shot run.
+        # A one-shot run has no person who could answer.
         "attention",
-        # Only agents of library programs hand a conversation over.
+        # Only agents of library programs hand over a conversation.
         "agent_changed",
         # The shorter runs above print these.
         *("error", "approval_asked", "approval_answered", "notice"),

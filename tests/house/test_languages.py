@@ -10,7 +10,7 @@ from tests.house.catalogue import TRANSLATED, arguments, fields, read, text_of, 
 from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 
 _MANY = re.compile(r"\{n(?::,)?\} (?:more )?(?!waits|works|goes|has|is|was)[a-z]+s\b")
-# Counts that are never one: limits of the program, and numbers that start at two.
+# Counts that are never 1: limits of the program, and numbers that start at 2.
 _NEVER_ONE = {
     ", {n} keys",
     "every {n} days at {time}",

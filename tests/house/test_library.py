@@ -33,7 +33,7 @@ PRINTED = {
     ("own-tools", "Tools"): "Oslo: sun, 21 degrees C",
     ("own-tools", "Approvals"): "exec - ",
 }
-# Types of outputs, as a program sees them.
+# Types of outputs as type checkers infer them for a program that uses the library.
 OUTPUT_TYPES = """
 from dataclasses import dataclass
 from typing import assert_type
@@ -116,7 +116,7 @@ def sources(tmp_path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_examples_are_strictly_typed(sources: list[str]) -> None:
-    # The same settings as for `mypy` alone, so that both share the cache about packages.
+    # The same settings as for `mypy` alone, so that both share the cache of packages.
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml"]
     done = subprocess.run(
         [*command, *sources], cwd=ROOT, capture_output=True, text=True, check=False

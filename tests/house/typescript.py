@@ -137,10 +137,10 @@ def _call(call: Call, records: dict[str, str]) -> str:
     parameters = call.signature.parameters
     fields_ = [
         f"{name}{'' if parameters[name].default is inspect.Parameter.empty else '?'}: "
-        f"{_of(kind, records)}"
+        f"{_type_text(kind, records)}"
         for name, kind in call.arguments.items()
     ]
-    result = _of(call.result, records)
+    result = _type_text(call.result, records)
     if call.shape == "list":
         result = _list(result)
     key = "item" if call.shape == "stream" else "result"
@@ -163,11 +163,13 @@ def _interface(name: str, cls: Any, records: dict[str, str], tag: str = "") -> s
     lines = []
     for part in event_fields:
         required = part.default is MISSING and part.default_factory is MISSING
-        lines.append(f"  {part.name}{'' if required else '?'}: {_of(hints[part.name], records)}\n")
+        lines.append(
+            f"  {part.name}{'' if required else '?'}: {_type_text(hints[part.name], records)}\n"
+        )
     return f"export interface {name} {{\n{tag}{''.join(lines)}}}\n"
 
 
-def _of(kind: Any, records: dict[str, str]) -> str:
+def _type_text(kind: Any, records: dict[str, str]) -> str:
     """Return the TypeScript form of a type."""
     if kind in _UNIONS:
         return _UNIONS[kind]
@@ -182,13 +184,13 @@ def _of(kind: Any, records: dict[str, str]) -> str:
     if origin is Literal:
         return " | ".join(json.dumps(part) for part in parts)
     if origin in (Union, types.UnionType):
-        return " | ".join(_of(part, records) for part in parts)
+        return " | ".join(_type_text(part, records) for part in parts)
     if origin in (Sequence, list, frozenset) or (origin is tuple and parts[-1] is ...):
-        return _list(_of(parts[0], records))
+        return _list(_type_text(parts[0], records))
     if origin is tuple:
-        return f"[{', '.join(_of(part, records) for part in parts)}]"
+        return f"[{', '.join(_type_text(part, records) for part in parts)}]"
     if origin in (Mapping, dict):
-        return f"{{ [key: string]: {_of(parts[1], records)} }}"
+        return f"{{ [key: string]: {_type_text(parts[1], records)} }}"
     raise TypeError(f"{kind} has no form in TypeScript")
 
 

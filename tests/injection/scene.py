@@ -38,7 +38,7 @@ PRIVATE_TEXT = f"The pass phrase is {CANARY}\n"
 
 
 class Refusing:
-    """A person who denies every request and has not been asked before."""
+    """A person who denies every request, and whose `requests` begin empty."""
 
     def __init__(self) -> None:
         self.requests: list[ApprovalRequest] = []

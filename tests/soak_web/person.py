@@ -299,7 +299,7 @@ def _text(message: Mapping[str, Any]) -> str:
 def _agree(shown: list[tuple[str, str]], stored: list[tuple[str, str]]) -> bool:
     """Compare roles and texts in order.
 
-    Of answers only the end is compared, because rendered markdown differs from the source.
+    Only the end of an answer is compared, because rendered markdown differs from the source.
     """
     if [role for role, _ in shown] != [role for role, _ in stored]:
         return False

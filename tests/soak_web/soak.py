@@ -46,7 +46,7 @@ MOST_TASKS, MOST_SOCKETS = 40, 25
 class Sample:
     """Measurements after a round, of the tab that is never reloaded and of the server.
 
-    The tab is at an empty session. `nodes` counts the DOM without the list of sessions, including
+    The tab shows an empty session. `nodes` counts the DOM without the list of sessions, including
     detached nodes.
     """
 

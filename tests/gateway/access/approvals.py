@@ -31,7 +31,7 @@ class Asking(Platform):
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
         self.calls.append(("told", "", sentence))
-        self._tell()
+        self._wake_waiting()
 
 
 def change(id_: str, path: str = "a.txt", content: str = "new\n") -> ToolCall:

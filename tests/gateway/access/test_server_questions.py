@@ -56,7 +56,7 @@ class Asking(Platform):
 
     async def acknowledge(self, event_id: str, sentence: str) -> None:
         self.calls.append(("told", "", sentence))
-        self._tell()
+        self._wake_waiting()
 
 
 def form(message: str, required: tuple[str, ...] = (), **fields: object) -> dict[str, Any]:
