@@ -68,7 +68,7 @@ class GoalJudge:
 
     async def _ask(self, goal: str, messages: Sequence[Message], meter: UsageMeter) -> GoalVerdict:
         model = self.models.open(self.models.profile("quick"))
-        room = min(int(model.context_tokens * _SHARE), _MAX_TRANSCRIPT_TOKENS)
+        room = min(int(model.window_tokens * _SHARE), _MAX_TRANSCRIPT_TOKENS)
         text = render_prompt(
             "goal_judge_request",
             goal=goal,
@@ -79,7 +79,7 @@ class GoalJudge:
             load_prompt("goal_judge"),
             [user(self.redactor.clean(text))],
             temperature=model.temperature,
-            max_tokens=min(model.max_tokens or _REPLY_TOKENS, model.context_tokens // 5),
+            max_tokens=min(model.max_tokens or _REPLY_TOKENS, model.window_tokens // 5),
         )
         try:
             async with asyncio.timeout(max(_TIMEOUT_S, model.patience_s)):

@@ -1,9 +1,10 @@
-"""Bounds of streamed replies: their tokens, and a tail that repeats itself."""
+"""Bounds of requests and replies: the model's window, and a tail that repeats itself."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import cast
 
+from agent.errors import ContextTooLong, Unavailable
 from agent.events import (
     REPEATING,
     ModelEvent,
@@ -12,12 +13,16 @@ from agent.events import (
     ThinkingDelta,
     ToolCallDelta,
 )
+from agent.i18n import t
 from agent.providers.base import ClosingProvider, ModelRequest
 from agent.providers.optional_parts import HasOptionalFields
+from agent.providers.server_window import ModelWindow
 from agent.providers.token_estimate import estimate_all, estimate_text, estimate_tool
 from agent.providers.tool_calls import parse_tool_call
 from agent.types import Message, Part, Text, Thinking
 
+# Smaller windows do not exist, so smaller requests need none.
+_LEAST_WINDOW_TOKENS = 2_000
 # Limit of a reply if the model's window is unknown.
 UNKNOWN_WINDOW_TOKENS = 16_000
 # Share of a known window that a reply may fill even if the request seems to leave less.
@@ -32,15 +37,19 @@ _PROBE_CHARS = 32
 
 
 class BoundedProvider:
-    """Provider wrapper that ends endless replies.
+    """Provider wrapper that keeps requests and replies within the model's `window`.
 
-    A reply ends when it has filled the rest of the model's `window`, in tokens, or 16,000 tokens if
-    the window is None, or when its last 8,000 characters repeat a text of at most 1,600 characters.
-    The last event is then a `Reply` with all that has arrived, whose finish reason is "length" or
+    A reply ends when it has filled the rest of the window, or 16,000 tokens if the window is
+    unknown, or when its last 8,000 characters repeat a text of at most 1,600 characters. The last
+    event is then a `Reply` with all that has arrived, whose finish reason is "length" or
     `REPEATING`. The request is not repeated, because it would most likely end the same way.
+
+    The window of a server that can be asked for it is known from the first longer request on.
+    Raises `ContextTooLong` instead of sending a request that exceeds a window stated by the server,
+    because some servers break the connection, and others cut the request without saying so.
     """
 
-    def __init__(self, provider: ClosingProvider, window: int | None) -> None:
+    def __init__(self, provider: ClosingProvider, window: ModelWindow) -> None:
         self._provider = provider
         self._window = window
 
@@ -48,18 +57,51 @@ class BoundedProvider:
     def name(self) -> str:
         return self._provider.name
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        return bound_reply(self._provider.stream(request), reply_limit(request, self._window))
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        window, size = self._window, request_tokens(request)
+        if size >= _LEAST_WINDOW_TOKENS:
+            await window.ask()
+            self._check(request, size)
+        limit = reply_limit(request, window.tokens if window.is_known else None)
+        has_begun = False
+        try:
+            async with aclosing(bound_reply(self._provider.stream(request), limit)) as events:
+                async for event in events:
+                    has_begun = True
+                    yield event
+        except Unavailable as exc:
+            if not has_begun and size >= _LEAST_WINDOW_TOKENS and window.may_be_smaller:
+                await window.ask(again=True)
+                self._check(request, size)
+                exc.hint = exc.hint or t(
+                    "The request had about {n:,} tokens. If the window of the server is smaller, "
+                    "set context_tokens of the model.",
+                    n=size,
+                )
+            raise
 
     def optional_fields(self, request: ModelRequest) -> set[str]:
         """Return the names of the body's fields that the API does not require."""
-        provider = self._provider
-        return (
-            provider.optional_fields(request) if isinstance(provider, HasOptionalFields) else set()
-        )
+        if isinstance(self._provider, HasOptionalFields):
+            return self._provider.optional_fields(request)
+        return set()
 
     async def aclose(self) -> None:
         await self._provider.aclose()
+
+    def _check(self, request: ModelRequest, size: int) -> None:
+        """Raise `ContextTooLong` for a request that exceeds a window stated by the server."""
+        if not self._window.is_stated or size <= self._window.tokens:
+            return
+        raise ContextTooLong(
+            t(
+                "the conversation is too long for the context window of {vendor}/{model}{said}",
+                vendor=self.name,
+                model=request.model,
+                said=t(": {n:,} tokens, as its server states", n=self._window.tokens),
+            ),
+            hint=t("Start the server with a larger window."),
+        )
 
 
 def reply_limit(request: ModelRequest, window: int | None) -> int:

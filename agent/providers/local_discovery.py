@@ -5,16 +5,22 @@ import json
 import os
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from agent.errors import ConfigError
+from agent.providers.vendors import VENDORS
 from agent.proxies.outbound import open_session, proxy_for
 from agent.records import frozen
 
 _TIMEOUT_S = 0.5
 _TOTAL_TIMEOUT_S = 5.0
 _LIMIT_BYTES = 1 << 20
-# Default ports of local model servers.
-_USUAL = (("ollama", 11434), ("lmstudio", 1234), ("vllm", 8000))
+# Programs for local models, with their usual ports.
+USUAL = tuple(
+    (vendor.name, urlsplit(vendor.api_base).port or 0)
+    for vendor in VENDORS.values()
+    if not vendor.key_variables
+)
 
 
 @frozen
@@ -25,16 +31,16 @@ class LocalServer:
     port: int
     models: tuple[str, ...]
 
-
-async def ollama_models(host: str = "127.0.0.1", port: int = 11434) -> list[str]:
-    """Return the names from `GET /api/tags` (docs.ollama.com/api/tags); empty without an answer."""
-    return await _ollama(host, port) or []
+    @property
+    def names(self) -> list[str]:
+        """The models as `vendor/model`."""
+        return [f"{self.vendor}/{model}" for model in self.models]
 
 
 async def discover_local_servers(
-    usual: tuple[tuple[str, int], ...] = _USUAL, host: str = "127.0.0.1"
+    usual: tuple[tuple[str, int], ...] = USUAL, host: str = "127.0.0.1"
 ) -> list[LocalServer]:
-    """Return the Ollama, LM Studio and vLLM servers that answer; all are asked at once."""
+    """Return the servers that answer on their usual ports; all are asked at once."""
     requests = (
         _ollama(host, port) if name == "ollama" else _openai(host, port) for name, port in usual
     )
@@ -44,6 +50,11 @@ async def discover_local_servers(
         for (name, port), models in zip(usual, answers, strict=True)
         if models is not None
     ]
+
+
+async def local_models() -> list[str]:
+    """Return the models of all servers that answer on their usual ports, as `vendor/model`."""
+    return [name for server in await discover_local_servers() for name in server.names]
 
 
 async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list[str]:

@@ -12,7 +12,11 @@ from agent.i18n import t
 from agent.providers.base import ClosingProvider, Provider
 from agent.providers.bounded import BoundedProvider
 from agent.providers.capability_fallback import CapabilityFallback
-from agent.providers.http.private_address import SILENCE_TIMEOUT_S, is_private_host
+from agent.providers.http.private_address import (
+    SILENCE_TIMEOUT_S,
+    is_private_host,
+    leads_to_private_address,
+)
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
 from agent.providers.model_facts import facts_of
 from agent.providers.optional_parts import ServerMemory
@@ -22,7 +26,8 @@ from agent.providers.registry import (
     is_own_address,
     registered_provider,
 )
-from agent.providers.vendors import Dialect, Vendor, find_vendor
+from agent.providers.server_window import ModelWindow, WindowSource
+from agent.providers.vendors import CONTEXT_TOKENS, Dialect, Vendor, find_vendor
 from agent.proxies.outbound import DIRECT, OutboundProxy, read_proxy
 from agent.types import ReasoningEffort
 
@@ -36,28 +41,55 @@ def open_provider(
     *,
     deadlines: Deadlines | None = None,
     memory: ServerMemory | None = None,
+    window: ModelWindow | None = None,
 ) -> ClosingProvider:
     """Return a provider for a resolved config; it connects on its first request.
 
-    `memory` is shared by providers for the same server.
+    `memory` and `window` are shared by providers for the same server.
     """
+    window = window or window_for(config)
     if factory := registered_provider(config.vendor):
         from agent.providers.custom import CustomProvider
 
-        window = _window(config)
-        return CustomProvider(_call_factory(factory, config), config.vendor, window=window)
+        limit = window.tokens if window.is_known else None
+        return CustomProvider(_call_factory(factory, config), config.vendor, window=limit)
     vendor = find_vendor(config.vendor)
     if vendor is None:
         from agent.providers.scripted import EchoProvider
 
         return EchoProvider()
 
-    return build_provider(config, vendor, deadlines or deadlines_of(config), memory)
+    return build_provider(config, vendor, deadlines or deadlines_of(config), memory, window)
 
 
-def _window(config: ModelConfig) -> int | None:
-    """Return the window of a resolved model in tokens; None if it is only assumed."""
-    return None if config.is_window_assumed else config.context_tokens
+def window_for(config: ModelConfig) -> ModelWindow:
+    """Return the window of a resolved model; a server on this machine or network is asked for it.
+
+    Kore itself opens the window of Ollama, which the model may limit further.
+    """
+    tokens = config.context_tokens or CONTEXT_TOKENS
+    vendor = find_vendor(config.vendor)
+    if not config.is_window_assumed or vendor is None or vendor.protocol == "anthropic":
+        return ModelWindow(tokens, is_known=not config.is_window_assumed)
+    is_ollama = vendor.protocol == "ollama"
+    endpoint = Endpoint(
+        *_place(config, vendor), extra_headers=config.headers, proxy=proxy_of(config)
+    )
+    server = WindowSource(endpoint.api_base, config.model_id, endpoint.headers, endpoint.proxy)
+
+    async def ask() -> int | None:
+        host = urlsplit(endpoint.api_base).hostname or ""
+        is_private = is_private_host(host)
+        if is_private is None and endpoint.proxy is None:
+            is_private = await leads_to_private_address(host)
+        if not is_private:
+            return None
+        if not is_ollama:
+            return await server.openai_tokens()
+        longest = await server.ollama_tokens()
+        return min(longest, tokens) if longest else None
+
+    return ModelWindow(tokens, is_known=is_ollama, ask=ask)
 
 
 def deadlines_of(config: ModelConfig) -> Deadlines:
@@ -94,7 +126,11 @@ _HEADER = re.compile(r"(?!.*\$\{)[ -~]*")
 
 
 def build_provider(
-    config: ModelConfig, vendor: Vendor, deadlines: Deadlines, memory: ServerMemory | None = None
+    config: ModelConfig,
+    vendor: Vendor,
+    deadlines: Deadlines,
+    memory: ServerMemory | None,
+    window: ModelWindow,
 ) -> ClosingProvider:
     """Return a provider for a vendor, without connecting.
 
@@ -127,7 +163,7 @@ def build_provider(
             )
     provider = _OPEN[vendor.protocol](config, vendor, deadlines)
     return CapabilityFallback(
-        BoundedProvider(provider, _window(config)),
+        BoundedProvider(provider, window),
         tools=config.tools,
         images=config.images,
         thinking=config.reasoning,

@@ -10,7 +10,7 @@ from agent.providers.base import ClosingProvider, Provider
 from agent.providers.cooldown import Cooldowns, KeyRef
 from agent.providers.model_facts import facts_of
 from agent.providers.model_settings import ModelSettings
-from agent.providers.opening import deadlines_of, open_provider
+from agent.providers.opening import deadlines_of, open_provider, window_for
 from agent.providers.optional_parts import ServerMemory
 from agent.providers.pricing import tariff_of
 from agent.providers.registry import (
@@ -21,6 +21,7 @@ from agent.providers.registry import (
     resolve_model,
 )
 from agent.providers.retry import ModelCandidate, RetryingProvider
+from agent.providers.server_window import ModelWindow
 from agent.providers.usage import Tariff
 from agent.providers.vendors import CONTEXT_TOKENS, VENDORS
 from agent.records import frozen
@@ -31,6 +32,8 @@ from agent.security.secret_values import secrets_in_map
 class OpenModel:
     """Model ready for requests; `model` is the vendor's name for it.
 
+    `context_tokens` is the size of its window, unless its server states another, at most
+    `max_window`.
     `patience_s` is the longest silence allowed for a slow server; 0 for other servers. `project`
     are the model's settings for work in a project, unless others are chosen. `patches` means that
     it edits files best with patches.
@@ -46,6 +49,15 @@ class OpenModel:
     patience_s: float = 0
     project: ModelSettings | None = None
     patches: bool = False
+    window: ModelWindow | None = None
+    max_window: int | None = None
+
+    @property
+    def window_tokens(self) -> int:
+        """The size of the window by what is known now."""
+        is_stated = self.window is not None and self.window.is_stated
+        tokens = self.window.tokens if self.window and is_stated else self.context_tokens
+        return min(tokens, self.max_window or tokens)
 
 
 @dataclass(slots=True)
@@ -136,17 +148,18 @@ class ModelPool:
         fallbacks = [
             self.check(other) for other in self.fallbacks if self._resolve_profile(other) != name
         ]
+        windows = [window_for(member) for member in (config, *fallbacks)]
         candidates = [
             candidate
             for rank, member in enumerate((config, *fallbacks))
-            for candidate in self._candidates(member, rank)
+            for candidate in self._candidates(member, rank, windows[rank])
         ]
         deadlines = deadlines_of(config)
         facts = facts_of(config.vendor, config.model_id)
         return OpenModel(
             RetryingProvider(candidates, cooldowns=self.cooldowns, sleep=self.sleep),
             config.model_id,
-            min(filter(None, (config.context_tokens, self.window)), default=CONTEXT_TOKENS),
+            config.context_tokens or CONTEXT_TOKENS,
             config.temperature,
             config.max_tokens,
             tariff_of(config),
@@ -154,14 +167,18 @@ class ModelPool:
             deadlines.first_byte_s if deadlines.is_final else 0,
             ModelSettings(**facts.project),
             facts.patches,
+            windows[0],
+            self.window,
         )
 
-    def _candidates(self, config: ModelConfig, rank: int) -> list[ModelCandidate]:
+    def _candidates(
+        self, config: ModelConfig, rank: int, window: ModelWindow
+    ) -> list[ModelCandidate]:
         server = (config.model, config.api_base, config.api)
         memory = self._memories.setdefault(server, ServerMemory())
         return [
             ModelCandidate(
-                open_provider(model_config, memory=memory),
+                open_provider(model_config, memory=memory, window=window),
                 config.model_id,
                 _account(model_config),
                 rank,

@@ -245,10 +245,8 @@ def _known_window(config: ModelConfig) -> int | None:
         return config.context_tokens
     if tokens := facts_of(vendor.name, config.model_id).window_tokens:
         return tokens
-    # Kore itself sets the window of Ollama; vendors without keys are programs for any model.
-    is_known = vendor.protocol == "ollama" or (
-        vendor.key_variables and is_own_address(config, vendor)
-    )
+    # Vendors without keys are programs for any model.
+    is_known = vendor.key_variables and is_own_address(config, vendor)
     return vendor.context_tokens if is_known else None
 
 
@@ -257,16 +255,16 @@ def is_own_address(config: ModelConfig, vendor: Vendor) -> bool:
     return (config.api_base or vendor.api_base).rstrip("/") == vendor.api_base
 
 
-def default_model(environ: Mapping[str, str], ollama_models: Sequence[str] = ()) -> str:
+def default_model(environ: Mapping[str, str], local_models: Sequence[str] = ()) -> str:
     """Return the model to use if nothing is configured.
 
-    The order is: the first vendor whose key is in `environ`, the first local Ollama model, the
-    offline model.
+    The order is: the first vendor whose key is in `environ`, the first of the `local_models` (as
+    `vendor/model`), the offline model.
     """
     for vendor in VENDORS.values():
         if vendor.default_model and any(environ.get(name) for name in vendor.key_variables):
             return f"{vendor.name}/{vendor.default_model}"
-    return f"ollama/{ollama_models[0]}" if ollama_models else OFFLINE
+    return next(iter(local_models), OFFLINE)
 
 
 def _address(config: ModelConfig, vendor: Vendor) -> str:

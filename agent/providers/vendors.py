@@ -198,12 +198,19 @@ _TABLE = (
         ),
     ),
     Vendor("lmstudio", "http://localhost:1234/v1", dialect=Dialect(null_content=False)),
+    Vendor("llamacpp", "http://localhost:8080/v1", dialect=Dialect(null_content=False)),
 )
 
 VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.name: vendor for vendor in _TABLE})
 
 ALIASES: Mapping[str, str] = MappingProxyType(
-    {"kimi": "moonshot", "google": "gemini", "dashscope": "qwen", "claude": "anthropic"}
+    {
+        "kimi": "moonshot",
+        "google": "gemini",
+        "dashscope": "qwen",
+        "claude": "anthropic",
+        "llama.cpp": "llamacpp",
+    }
 )
 
 

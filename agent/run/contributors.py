@@ -49,7 +49,7 @@ class MemoryReminder:
     def _is_nearly_full(self, audience: PromptAudience, conversation: Conversation) -> bool:
         """Return whether the window is nearly full. Raise `ConfigError` without a usable model."""
         agent = self.agent
-        window_tokens = agent.models.open(audience.model).context_tokens
+        window_tokens = agent.models.open(audience.model).window_tokens
         if conversation.tokens < window_tokens * _SURELY_ROOM_SHARE:
             return False
         if not agent.toolbox.has("memory"):

@@ -67,7 +67,7 @@ def tools_of(
     has_skills = agent.skills is not None and bool(agent.skills.listing(root))
     return toolbox.specs(
         in_project=agent.workspace.is_project(root),
-        window=opened.context_tokens,
+        window=opened.window_tokens,
         skills=has_skills,
         patches=opened.patches and owner,
     )
@@ -94,7 +94,7 @@ def measure_context(agent: AgentServices, speaking: PromptAudience) -> ContextBu
         environment=environment_of(agent, agent.toolbox, speaking.root),
     )
     return budget_for(
-        opened.context_tokens,
+        opened.window_tokens,
         prompt.text,
         tools_of(agent, agent.toolbox, speaking.root, opened, owner=speaking.owner),
         opened.max_tokens or agent.settings.max_tokens,

@@ -284,7 +284,7 @@ class AgentTurn:
     def _view(self, call: ModelCallConfig, opened: OpenModel) -> RequestWindow:
         agent, task = self._agent, self._task
         compactor = None
-        room = budget_for(opened.context_tokens, call.system, call.tools, call.max_tokens)
+        room = budget_for(opened.window_tokens, call.system, call.tools, call.max_tokens)
         if task.keeper is not None:
             prefix = self._prefix(call, opened, room)
             if isinstance(task.keeper, PrefixStore):

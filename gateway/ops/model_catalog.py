@@ -11,7 +11,7 @@ from agent.records import frozen
 from gateway.config import Settings
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
 
-Source = Literal["configured", "environment", "ollama", "named"]
+Source = Literal["configured", "environment", "local", "named"]
 
 
 @frozen
@@ -40,8 +40,7 @@ def offers(
 ) -> list[ModelListing]:
     """Return the available models.
 
-    These are configured models, models of vendors with a key in `environ`, and `local` Ollama
-    models.
+    These are configured models, models of vendors with a key in `environ`, and `local` models.
     """
     configured = model_list(settings)
     uses = used_for(settings, environ, local)
@@ -51,8 +50,8 @@ def offers(
     for vendor in VENDORS.values():
         if vendor.default_model and any(environ.get(variable) for variable in vendor.key_variables):
             names.setdefault(f"{vendor.name}/{vendor.default_model}", "environment")
-    for text in local:
-        names.setdefault(f"ollama/{text}", "ollama")
+    for name in local:
+        names.setdefault(name, "local")
     return [
         _offer(name, source, uses.get(name, ()), configured, environ)
         for name, source in names.items()
@@ -74,7 +73,7 @@ def _uses(
 ) -> Iterator[tuple[str, str]]:
     default = chosen_model(settings, environ)
     if default == "offline/echo" and settings.agent.model != default and local:
-        default = f"ollama/{local[0]}"
+        default = local[0]
     yield default, "default"
     for profile, model_name in profile_models(settings).items():
         if profile != "default" and model_name != "default":

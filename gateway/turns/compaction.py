@@ -300,7 +300,7 @@ class CompactionService:
         if len(window.messages) >= _MANY_MESSAGES:
             return False
         try:
-            most = self.agent.models.open(model).context_tokens * _SURELY_ROOM
+            most = self.agent.models.open(model).window_tokens * _SURELY_ROOM
             return window.conversation.tokens < most
         except ConfigError:
             return True

@@ -48,7 +48,9 @@ class ModelServer(LoopbackServer):
     """Model server for several API formats.
 
     Routes: /v1/chat/completions, /v1/responses, /v1/messages, /api/chat, /v1/embeddings, /v1/models
-    and /api/tags.
+    and /api/tags. `facts` are answers of local servers about their model, by path: /props of
+    llama.cpp, /api/show of Ollama, /api/v0/models of LM Studio; `model_facts` are further fields of
+    each model in /v1/models.
 
     `strict` refuses the requests that the vendor refuses (see model_checks and the wires). With
     `api_key` other keys get a 401; with `context_tokens` longer requests (bytes / 4) get
@@ -76,6 +78,8 @@ class ModelServer(LoopbackServer):
         self.latency_s = 0.0
         self.models = ["fake"]
         self.models_status = 200
+        self.model_facts: Mapping[str, Any] = {}
+        self.facts: Mapping[str, Mapping[str, Any]] = {}
         self.requests: list[ReceivedRequest] = []
         self.keep: int | None = None  # number of requests to keep in a long run; None for all
         # Texts of each embeddings request, and the vector of a text.
@@ -92,6 +96,9 @@ class ModelServer(LoopbackServer):
                 web.post("/v1/embeddings", self._embeddings),
                 web.get("/v1/models", self._models),
                 web.get("/api/tags", self._tags),
+                web.get("/props", self._facts),
+                web.get("/api/v0/models", self._facts),
+                web.post("/api/show", self._facts),
                 web.get("/control/requests", self._control_requests),
                 web.post("/control/script", self._control_script),
             ]
@@ -238,13 +245,19 @@ class ModelServer(LoopbackServer):
         if self.models_status != 200:
             refused = refusal(self.models_status, "The models cannot be listed.")
             return refuse(refused, FORMATS["/v1/chat/completions"])
-        data = [{"id": name, "object": "model", "owned_by": "tests"} for name in self.models]
+        model = {"object": "model", "owned_by": "tests", **self.model_facts}
+        data = [{"id": name, **model} for name in self.models]
         return web.json_response({"object": "list", "data": data})
 
     async def _tags(self, request: web.Request) -> web.Response:
         return web.json_response(
             {"models": [{"name": model, "model": model} for model in self.models]}
         )
+
+    async def _facts(self, request: web.Request) -> web.Response:
+        if request.path not in self.facts:
+            raise web.HTTPNotFound
+        return web.json_response(self.facts[request.path])
 
     async def _control_requests(self, request: web.Request) -> web.Response:
         """Return raw bodies, starting at number `since`."""

@@ -12,6 +12,9 @@ from tests.house.tree import PACKAGES, ROOT, parse, place, python_files
 _MANY = re.compile(r"\{n(?::,)?\} (?:more )?(?!waits|works|goes|has|is|was)[a-z]+s\b")
 # Counts that are never 1: limits of the program, and numbers that start at 2.
 _NEVER_ONE = {
+    ": {n:,} tokens, as its server states",
+    "The request had about {n:,} tokens. If the window of the server is smaller, set "
+    "context_tokens of the model.",
     ", {n} keys",
     "every {n} days at {time}",
     "every {n} weeks on {day} at {time}",

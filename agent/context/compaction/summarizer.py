@@ -149,7 +149,7 @@ class Summariser:
 
     async def _retell(self, leaving: DroppedMessages, meter: UsageMeter) -> Summary:
         model = self.models.open(self.models.profile("quick"))
-        room = int(model.context_tokens * _SHARE)
+        room = int(model.window_tokens * _SHARE)
         for _ in range(_MAX_TRIES - 1):
             try:
                 request = self._request(model, leaving, room)
@@ -202,7 +202,7 @@ class Summariser:
             system,
             [user(self.redactor.clean(prompt))],
             temperature=model.temperature,
-            max_tokens=min(model.max_tokens or _REPLY_TOKENS, model.context_tokens // 5),
+            max_tokens=min(model.max_tokens or _REPLY_TOKENS, model.window_tokens // 5),
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
-from agent.providers.local_discovery import ollama_models
+from agent.providers.local_discovery import local_models
 from agent.providers.registry import ModelConfig, resolve_model
 from gateway.cli.output import clean, print_json, print_table
 from gateway.cli.settings import settings_of
@@ -21,7 +21,7 @@ from gateway.ops.model_probe import ProbeResult, probe_model
 _SOURCES = {
     "configured": mark_for_translation("configured"),
     "environment": mark_for_translation("environment"),
-    "ollama": "ollama",
+    "local": mark_for_translation("on this machine"),
     "named": mark_for_translation("in use"),
 }
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _list(args: argparse.Namespace) -> int:
-    listings = offers(settings_of(args), os.environ, await ollama_models())
+    listings = offers(settings_of(args), os.environ, await local_models())
     if args.json:
         print_json([asdict(listing) for listing in listings])
         return 0
@@ -77,7 +77,7 @@ async def _test(args: argparse.Namespace) -> int:
 
 
 async def _models_to_test(settings: Settings, name: str | None) -> list[str]:
-    return [name] if name else list(used_for(settings, os.environ, await ollama_models()))
+    return [name] if name else list(used_for(settings, os.environ, await local_models()))
 
 
 def _config(settings: Settings, name: str) -> ModelConfig:

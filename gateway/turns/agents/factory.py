@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.providers.local_discovery import ollama_models
+from agent.providers.local_discovery import local_models
 from agent.providers.pool import ModelPool
 from agent.providers.registry import OFFLINE
 from agent.security.sandbox.base import Sandbox, ShowsFolders
@@ -136,11 +136,10 @@ def creative_tools(settings: Settings, tools: ToolSettings) -> "list[Tool]":
 
 
 async def _default_model(settings: Settings) -> str:
-    """Return the configured model, a vendor with a key, a local Ollama model or `OFFLINE`."""
+    """Return the configured model, a vendor with a key, a local model or `OFFLINE`."""
     model = chosen_model(settings, os.environ)
     if model == OFFLINE and settings.agent.model != OFFLINE:
-        local = await ollama_models()
-        return f"ollama/{local[0]}" if local else OFFLINE
+        return next(iter(await local_models()), OFFLINE)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Discovery of a local Ollama server, with invalid answers on its port."""
+"""Discovery of local model servers, with invalid answers on their ports."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.providers.local_discovery import LocalServer, discover_local_servers, ollama_models
+from agent.providers import local_discovery
+from agent.providers.local_discovery import LocalServer, discover_local_servers
 
 HEAD = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
@@ -33,9 +34,15 @@ async def answering(answer: bytes, *, endless: bool = False) -> AsyncIterator[in
         yield server.sockets[0].getsockname()[1]
 
 
+async def ollama_models(port: int) -> list[str]:
+    """Return the models of Ollama on this port as `vendor/model`."""
+    servers = await discover_local_servers((("ollama", port),))
+    return [name for server in servers for name in server.names]
+
+
 async def test_ollama_models_are_listed_in_server_order() -> None:
     async with answering(HEAD + b'{"models": [{"name": "qwen3:8b"}, {"name": "gemma"}]}') as port:
-        assert await ollama_models(port=port) == ["qwen3:8b", "gemma"]
+        assert await ollama_models(port) == ["ollama/qwen3:8b", "ollama/gemma"]
 
 
 @pytest.mark.parametrize(
@@ -45,12 +52,12 @@ async def test_ollama_models_are_listed_in_server_order() -> None:
 )
 async def test_other_response_is_not_a_list(answer: bytes) -> None:
     async with answering(answer) as port:
-        assert await ollama_models(port=port) == []
+        assert await ollama_models(port) == []
 
 
 async def test_endless_response_is_abandoned() -> None:
     async with answering(HEAD, endless=True) as port, asyncio.timeout(30):
-        assert await ollama_models(port=port) == []
+        assert await ollama_models(port) == []
 
 
 async def test_servers_are_recognized_by_their_response_without_embedding_models() -> None:
@@ -65,3 +72,8 @@ async def test_servers_are_recognized_by_their_response_without_embedding_models
             LocalServer("ollama", ollama, ()),
             LocalServer("lmstudio", studio, ("qwen3",)),
         ]
+
+
+def test_usual_ports_are_those_of_the_vendors_without_keys() -> None:
+    ports = dict(local_discovery.USUAL)
+    assert ports == {"ollama": 11434, "lmstudio": 1234, "llamacpp": 8080, "vllm": 8000}

@@ -83,7 +83,7 @@ async def test_configured_window_only_lowers_the_window_of_the_model() -> None:
     environ = {"OPENAI_API_KEY": "k"}
     for cap, tokens in ((None, 1_047_576), (64_000, 64_000), (2_000_000, 1_047_576)):
         models = ModelPool("openai/gpt-4.1", environ=environ, window=cap)
-        assert models.open().context_tokens == tokens
+        assert models.open().window_tokens == tokens
         await models.aclose()
 
 

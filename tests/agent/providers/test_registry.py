@@ -219,18 +219,18 @@ def test_vendor_addresses_are_normalised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "ollama", "expected"),
+    ("environ", "local", "expected"),
     [
         ({}, [], "offline/echo"),
-        ({}, ["llama3.2"], "ollama/llama3.2"),
-        ({"ANTHROPIC_API_KEY": "k"}, ["llama3.2"], "anthropic/claude-haiku-5-5"),
+        ({}, ["ollama/llama3.2", "vllm/x"], "ollama/llama3.2"),
+        ({"ANTHROPIC_API_KEY": "k"}, ["ollama/llama3.2"], "anthropic/claude-haiku-5-5"),
         ({"GROQ_API_KEY": "k", "OPENAI_API_KEY": ""}, [], "groq/openai/gpt-oss-120b"),
     ],
 )
 def test_first_key_selects_the_default_model(
-    environ: dict[str, str], ollama: list[str], expected: str
+    environ: dict[str, str], local: list[str], expected: str
 ) -> None:
-    assert default_model(environ, ollama) == expected
+    assert default_model(environ, local) == expected
 
 
 def test_every_default_model_resolves() -> None:
