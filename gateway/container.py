@@ -140,8 +140,8 @@ def build_container(
         events=events,
         approval_timeout_s=settings.security.approval_timeout_s,
         wake=wake_lane,
-        tell_asked=link.tell_asked,
-        tell_settled=link.tell_settled,
+        announce_question=link.announce_question,
+        announce_settlement=link.announce_settlement,
         on_people_changed=resources.on_people_changed,
     )
     permissions = wire_permissions(settings, security, access.approvals, agent)

@@ -200,7 +200,7 @@ async def _leave(database: WorkerStore) -> None:
 
 
 async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
-    """Forward changes of jobs to the front, whose clock runs them."""
+    """Forward changes of jobs to the front, whose timer starts them."""
     while True:
         await app.jobs.changed.wait()
         app.jobs.changed.clear()

@@ -87,12 +87,16 @@ def _figures(place: str, results: Sequence[tuple[Line, Outcome, Outcome]]) -> It
     failed = [
         f"{line.title!r}: {ours.output[-400:]!r}" for line, ours in possible if not ours.works
     ]
-    asked = [f"{line.title!r} ({ours.question})" for line, ours in possible if ours.question]
+    approval_requests = [
+        f"{line.title!r} ({ours.question})" for line, ours in possible if ours.question
+    ]
     count, works = len(possible), len(possible) - len(failed)
-    unasked = sum(ours.works and ours.question is None for _, ours in possible)
+    unasked_count = sum(ours.works and ours.question is None for _, ours in possible)
     if left_out:
         failed.append(f"left out, because they fail outside too: {left_out}")
-    yield _share(f"daily lines unasked, {place}", unasked, count, _GOAL_UNASKED, asked)
+    yield _share(
+        f"daily lines unasked, {place}", unasked_count, count, _GOAL_UNASKED, approval_requests
+    )
     yield _share(f"daily lines that work, {place}", works, count, _GOAL_WORKS, failed)
 
 

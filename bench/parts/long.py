@@ -36,13 +36,13 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         with closing(connect(stage.home / "kore.db")) as connection:
             tx = SqliteTransaction(connection)
             result = [store_talk(tx, OWNER + n, length) for n, length in enumerate(LENGTHS)]
-            untold = [_open_ms(tx, session) for session in result]
+            imported_ms = [_open_ms(tx, session) for session in result]
             for session in result:
                 summarize_talk(tx, session)
             opened = [_open_ms(tx, session) for session in result]
         async with stage.gateway():
             turns = await stage.turns_of_each(len(LENGTHS), WARM_UPS, TURNS)
-    imported = statistics.median(untold[-1])
+    imported = statistics.median(imported_ms[-1])
     short, long = (statistics.median(times) for times in opened)
     short_turn, long_turn = (statistics.median(times) for times in turns)
     shortest, longest = LENGTHS

@@ -145,15 +145,15 @@ def _commits(nats: str, store: str) -> list[Figure]:
     with closing(connect(store)) as connection:
         connection.execute("CREATE TABLE bench (n bigserial PRIMARY KEY, text text)")
     # Alternate, because the machine's speed varies over time.
-    ways: dict[str, list[float]] = {name: [] for name in _COMMITS}
+    durations_ms: dict[str, list[float]] = {name: [] for name in _COMMITS}
     for _ in range(ROUNDS):
-        for name, (beside, within) in _COMMITS.items():
+        for name, (stream, statement) in _COMMITS.items():
             with ExitStack() as stack:
-                for _ in range(SENDERS if beside else 0):
-                    bus = nats if beside == "nats" else None
+                for _ in range(SENDERS if stream else 0):
+                    bus = nats if stream == "nats" else None
                     stack.enter_context(_sender(bus, store, TOKEN_BYTES, TOKENS_S, 10**9))
-                ways[name] += _committed_ms(store, within)
-    return [_commit_figure(name, result) for name, result in ways.items()]
+                durations_ms[name] += _committed_ms(store, statement)
+    return [_commit_figure(name, result) for name, result in durations_ms.items()]
 
 
 def _commit_figure(name: str, taken: list[float]) -> Figure:

@@ -38,8 +38,8 @@ _RETRY_INTERVAL_S = 5.0
 class ApprovalCoordinator:
     """Coordinator of approvals: requests, answers, notifications, and denial after expiry.
 
-    `wake` lets a lane continue; `tell_asked` and `tell_settled` notify other processes that run
-    turns.
+    `wake` lets a lane continue; `announce_question` and `announce_settlement` notify other
+    processes that run turns.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators, passed only by the container
@@ -51,11 +51,11 @@ class ApprovalCoordinator:
         sender: OutboxSender,
         events: EventHub,
         wake: Callable[[str], None],
-        tell_asked: Callable[[], None] = lambda: None,
-        tell_settled: Callable[[str, str], None] = lambda nonce, value: None,
+        announce_question: Callable[[], None] = lambda: None,
+        announce_settlement: Callable[[str, str], None] = lambda nonce, value: None,
     ) -> None:
-        self._tell_asked = tell_asked
-        self._tell_settled = tell_settled
+        self._announce_question = announce_question
+        self._announce_settlement = announce_settlement
         self._database = database
         self._service = service
         self._renderer = renderer
@@ -109,7 +109,7 @@ class ApprovalCoordinator:
             for lane in {result.lane, result.route.lane}:
                 self._sender.wake(lane)
             self.look_again()
-            self._tell_asked()
+            self._announce_question()
             raise AwaitingAnswer(f"question {result.number} is open", t("Waiting for an answer"))
         return result
 
@@ -140,7 +140,7 @@ class ApprovalCoordinator:
                 self._sender.wake(lane)
             self._events.publish_suspended(lanes, approval.session, self.request_event(approval))
             self.look_again()
-            self._tell_asked()
+            self._announce_question()
             return await settled
         except KoreError as exc:
             log.info("the MCP server %s cannot ask anybody: %s", query.server, exc)
@@ -231,7 +231,7 @@ class ApprovalCoordinator:
             if (awaited := self._awaited.get(approval.nonce)) is not None and not awaited.done():
                 awaited.set_result(approval)
             if server_question is not None:
-                self._tell_settled(approval.nonce, approval.value)
+                self._announce_settlement(approval.nonce, approval.value)
             lanes = {approval.lane, approval.route.lane}
             self._events.publish_suspended(lanes, approval.session, event)
             for lane in lanes:

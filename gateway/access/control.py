@@ -24,7 +24,7 @@ _NAME_CHARS = 120
 
 @lru_cache(maxsize=8)
 def owner_memory(workspace: Path) -> Path:
-    """Return the owner's memory file; cached, because each turn asks several times."""
+    """Return the owner's memory file; cached, because each turn needs it several times."""
     return workspace / "memory" / "MEMORY.md"
 
 

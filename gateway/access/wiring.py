@@ -56,8 +56,8 @@ def wire_access(  # noqa: PLR0913 - the inputs by name
     events: EventHub,
     approval_timeout_s: float | None,
     wake: Callable[[str], None],
-    tell_asked: Callable[[], None],
-    tell_settled: Callable[[str, str], None],
+    announce_question: Callable[[], None],
+    announce_settlement: Callable[[str, str], None],
     on_people_changed: Callable[[], None],
 ) -> Access:
     languages, renderer = delivery.languages, delivery.renderer
@@ -74,8 +74,8 @@ def wire_access(  # noqa: PLR0913 - the inputs by name
             sender=delivery.sender,
             events=events,
             wake=wake,
-            tell_asked=tell_asked,
-            tell_settled=tell_settled,
+            announce_question=announce_question,
+            announce_settlement=announce_settlement,
         ),
         codes=codes,
         membership=ChatMembership(access=control, renderer=renderer, languages=languages),

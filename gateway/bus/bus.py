@@ -52,7 +52,7 @@ _RETRY_INTERVAL_S = 2.0
 class Lane:
     """Queue of a chat: waiting messages are on disk, running work is here.
 
-    `claim` is being handled; `failed_claim` was ended by a bug that is not reported yet. A lane
+    `claim` is in progress; `failed_claim` failed because of a bug that is not reported yet. A lane
     with `is_bypass` runs commands that bypass the queue. `waits_for_store`: the disk is full or
     busy, and viewers were notified.
     """

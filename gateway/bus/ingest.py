@@ -397,7 +397,7 @@ class Ingestor:
         elif command is not None and command.name == "new" and approvals.is_awaited(tx, lane):
             # After `/new` no one answers the question, and later messages would wait for it.
             self._stop_everything(tx, message, result, now)
-        elif inbox.may_rest(tx, lane) and (
+        elif inbox.may_be_blocked(tx, lane) and (
             self._approvals.notify_blocked(tx, message, now)
             or self._notify_paused(tx, message, now)
         ):
@@ -454,8 +454,8 @@ class Ingestor:
     ) -> InboxEntry:
         """Return a pressed button below a command's answer as that command.
 
-        The command counts as typed by the person who pressed it. Other entries, outdated buttons
-        and people without access leave the entry unchanged.
+        The command counts as typed by the person who pressed it. All other entries are returned
+        unchanged, and so are presses of outdated buttons and presses by people without access.
         """
         message = entry.message
         if entry.dead_reason != _PRESS or not keyboard.is_choice(message):

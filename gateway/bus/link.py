@@ -38,11 +38,11 @@ class ProcessLink(Protocol):
         """Return the lanes to start with."""
         ...
 
-    def tell_asked(self) -> None:
+    def announce_question(self) -> None:
         """Announce a new question with a time limit."""
         ...
 
-    def tell_settled(self, nonce: str, value: str) -> None:
+    def announce_settlement(self, nonce: str, value: str) -> None:
         """Announce that a server's question was answered with `value`, or withdrawn."""
         ...
 
@@ -68,10 +68,10 @@ class SoleProcess:
     def first_lanes(self, tx: Transaction) -> Collection[str]:
         return inbox.lanes_with_work(tx)
 
-    def tell_asked(self) -> None:
+    def announce_question(self) -> None:
         pass
 
-    def tell_settled(self, nonce: str, value: str) -> None:
+    def announce_settlement(self, nonce: str, value: str) -> None:
         pass
 
     def end_session(self, session: str) -> None:

@@ -42,9 +42,9 @@ class ChannelContext(Generic[SectionT]):
     """Resources that Kore provides when it opens a channel.
 
     `http` has sessions for requests, which Kore closes. `own_folder` may not exist yet: see
-    `data_folder`. `owner` is the owner's id on the platform, if it is known. Resources to close
-    belong on `stack`. `rates` are the spec's rates, reduced if another process of the same Kore
-    sends other traffic.
+    `data_folder`. `owner` is the owner's id on the platform, if it is known. Resources that Kore
+    has to close are entered on `stack`. `rates` are the spec's rates, reduced if another process of
+    the same Kore sends other traffic.
     """
 
     section: SectionT

@@ -317,7 +317,7 @@ def _parser_of(verb: Verb) -> Parser:
     parser.unknown = verb.unknown
     _add_places(parser, default=argparse.SUPPRESS)
     verb.add_arguments(parser)
-    _add_places_within(parser)
+    _accept_global_options(parser)
     return parser
 
 
@@ -362,7 +362,7 @@ def _add_places(parser: argparse.ArgumentParser, default: str | None) -> None:
     )
 
 
-def _add_places_within(parser: argparse.ArgumentParser) -> None:
+def _accept_global_options(parser: argparse.ArgumentParser) -> None:
     """Accept `kore config show --config FILE` as well, without a line in each help text."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -370,7 +370,7 @@ def _add_places_within(parser: argparse.ArgumentParser) -> None:
                 for flag in ("--config", "--home"):
                     if flag not in part._option_string_actions:
                         part.add_argument(flag, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-                _add_places_within(part)
+                _accept_global_options(part)
 
 
 def _columns(stream: int = 1) -> int:

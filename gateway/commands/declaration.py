@@ -56,7 +56,7 @@ def chat_command(  # noqa: PLR0913 - all but two are options, passed by name
     `answer(call, tx) -> str` is quick: it runs in the transaction that also stores its answer.
     `async answer(call) -> str` takes time (files, models, the network): it runs in its lane like a
     turn. A crash may run it again, so its effects are keyed by `call.claim.seq`. Both raise
-    `CommandRefused` if they do nothing of what was asked for.
+    `CommandRefused` if they do nothing.
 
     /help lists the command in its `group` by `position`; menus show it to its `audience`. `choices`
     returns the buttons below the answer to the command without arguments. An `at_once` command is

@@ -68,8 +68,8 @@ class UndoService:
         self.check = change_check(self._scope, self._context)
         # The owner's conversation also covers changes that the owner made on the page in this
         # folder.
-        beside = page_session(self.root) if self._context.owner else None
-        self.reversal = Reversal(self.changes, self.session, self.check, beside)
+        page_changes = page_session(self.root) if self._context.owner else None
+        self.reversal = Reversal(self.changes, self.session, self.check, page_changes)
 
     def find(self, path: str) -> Path:
         """Return the real path of a name. Raises `ToolError`."""

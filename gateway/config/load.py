@@ -137,7 +137,7 @@ def _load_foreign(
 ) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str], list[HookSource]]:
     """Return other programs' settings, notes about them, and hooks.
 
-    An invalid file does no harm.
+    An invalid file is skipped with a note.
     """
     values: dict[ValueOrigin, dict[Key, Any]] = {}
     notes: list[str] = []
@@ -178,7 +178,8 @@ def _load_foreign(
 def _without_project_hooks(
     contents: Mapping[ValueOrigin, Mapping[str, Any]], cwd: Path
 ) -> tuple[dict[ValueOrigin, Mapping[str, Any]], list[HookSource], list[str]]:
-    """Return the files without the hooks of a trusted project, these hooks, and notes about them.
+    """Return the files without a trusted project's hooks, then those hooks, and notes about ignored
+    keys.
 
     The project's hooks are added to the owner's instead of replacing them.
     """

@@ -35,7 +35,7 @@ def _store_url(text: str) -> str:
 def _bus_url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        # Reading the port checks it.
+        # `port` raises ValueError for an invalid port.
         is_one = parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.port != 0
         is_one = is_one and parts.path in ("", "/") and not parts.query and not parts.fragment
     except ValueError:
@@ -214,7 +214,7 @@ VendorModel = Annotated[str, AfterValidator(_vendor_model)]
 
 
 def _principal(value: Any) -> Any:
-    """Complete an owner who is given only as a number."""
+    """Add the default channel to an owner's id that is only a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{DEFAULT_CHANNEL}:{value}"
     if isinstance(value, str) and value.isascii() and value.isdigit():

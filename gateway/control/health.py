@@ -238,7 +238,7 @@ def gauge_lines(gauges: Mapping[str, float]) -> Iterator[str]:
 
 
 def _health(status: Mapping[str, Any], *, is_deep: bool) -> Page:
-    broken = [name for name, way in status["channels"].items() if way["state"] not in _STATES]
+    broken = [name for name, facts in status["channels"].items() if facts["state"] not in _STATES]
     if status["obstacle"]:
         broken.append("intake")
     if is_deep and status["failing_model"] is not None:
@@ -275,8 +275,8 @@ def _lines(status: Mapping[str, Any], counts: Mapping[str, float]) -> Iterator[s
     if status["workers"] is not None:
         yield from _worker_lines(status["workers"])
     yield "# TYPE kore_channel_up gauge"
-    for name, way in status["channels"].items():
-        yield f'kore_channel_up{{channel="{name}"}} {int(way["state"] in ("polling", "webhook"))}'
+    for name, facts in status["channels"].items():
+        yield f'kore_channel_up{{channel="{name}"}} {int(facts["state"] in ("polling", "webhook"))}'
 
 
 def _turn_logs(

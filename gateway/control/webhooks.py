@@ -21,7 +21,8 @@ _log = getLogger(__name__)
 
 # Updates are a few kilobytes; the largest observed were below 100 KB.
 BODY_LIMIT_BYTES = 1024 * 1024
-# Function that returns the page for the lines of a request head, as `health.page` does.
+# Function that returns the page for the lines of a request head, like `health.answer` with its
+# pages.
 Pages = Callable[[list[str]], Awaitable[Page]]
 
 

@@ -18,7 +18,7 @@ class AttentionRule:
         self._after_s = after_s
         self._clock = clock
         self._began_at: dict[str, float] = {}
-        # Open questions are published again, for screens that have come later.
+        # Open questions are published again for screens that connected later.
         self._questions: set[str] = set()
 
     def take(self, session: str, event: SessionEvent) -> events.AttentionNeeded | None:
@@ -38,7 +38,7 @@ class AttentionRule:
             case events.Done(result):
                 began_at = self._began_at.pop(session, None)
                 is_long = began_at is not None and self._clock() - began_at >= self._after_s
-                # A person who stops a turn is there.
+                # A person who stops a turn is present.
                 if is_long and result.stopped != "cancelled":
                     return events.AttentionNeeded("ended")
         return None

@@ -2,5 +2,5 @@
 
 # Name -> `gateway.channels.spec.ChannelSpec` as `module:attribute`, like an entry point.
 CHANNELS = {"telegram": "gateway.channels.telegram.spec:SPEC"}
-# Channel of people who are given only as a number, and of examples.
+# Channel of a person who is named only by a number; also used in examples.
 DEFAULT_CHANNEL = "telegram"

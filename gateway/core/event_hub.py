@@ -161,7 +161,7 @@ class EventHub:
     """
 
     def __init__(self, attention: AttentionRule | None = None) -> None:
-        """Without the rule for `attention`, no screen notifies anybody."""
+        """Without the rule for `attention`, screens send no notifications."""
         self._attention = attention or AttentionRule(None)
         self._lanes: dict[str, list[Subscription]] = {}
         self._followers: dict[str, list[Subscription]] = {}
@@ -269,7 +269,7 @@ class EventHub:
 
     def _call_attention(self, lanes: Collection[str], session: str, event: WatchEvent) -> None:
         reason = self._attention.take(session, event)
-        # Nobody sits at a one-shot run.
+        # No person watches a one-shot run.
         if reason is not None and not any(lane.startswith(ONCE) for lane in lanes):
             self._distribute(lanes, session, reason)
 

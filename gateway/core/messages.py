@@ -348,7 +348,7 @@ class InboundMessage:
         job: int | None = None,
         lane: str | None = None,
     ) -> "InboundMessage":
-        """Return a message that Kore writes on account of this one, for the same people and place.
+        """Return a message that Kore writes because of this one, for the same people and place.
 
         Only the fields named here are copied: files, album, quote and id belong to one message.
         """

@@ -48,7 +48,7 @@ SKILL_CHOICES = (
     TurnChoice("d", "/learn never", mark_for_translation("don't ask again")),
 )
 
-# Undoes the last of them; it is never offered.
+# Reverts "don't ask again"; it is never offered.
 SKILL_REMINDER = TurnChoice("", "/learn ask", mark_for_translation("ask after long turns again"))
 
 

@@ -192,14 +192,14 @@ class StreamingPreview:
         """
         while await self._open_after(pause_s):
             pause_s = self._timing.every_s
-            way = self._channel.streaming(self._outgoing.route)
-            if way == "off":
+            preview_kind = self._channel.streaming(self._outgoing.route)
+            if preview_kind == "off":
                 continue
             if not self._ids and (rest_s := self._too_early_s()) > 0:
                 pause_s = rest_s
                 self._changed.set()
                 continue
-            if not self._ids and (way == "drafts" or not self._text_so_far()):
+            if not self._ids and (preview_kind == "drafts" or not self._text_so_far()):
                 await self._send_draft()
             elif not await self._grow():
                 return False

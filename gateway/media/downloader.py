@@ -70,7 +70,7 @@ _CALLED = {
     "sticker": mark_for_translation("the sticker"),
     "document": mark_for_translation("the file"),
 }
-# Nobody is left to be notified.
+# No one is left to notify.
 _FORGOTTEN = "the sender's data was deleted"
 _BROKE = mark_for_translation("an internal error occurred")
 
@@ -89,11 +89,11 @@ def shared_inbox(
 class MediaDownloader:
     """Downloader with one task per waiting row and a few downloads at a time; polls never wait.
 
-    A download that a kill interrupts starts again: the row is held until everything is there, or a
-    sentence explains why not. `media` limits the size of files and the time before they expire;
-    `transcribe` transcribes speech; `wake` wakes a lane whose row no longer waits; `shared` gives
-    files to other machines. `waits_s` are the pauses between attempts, `room_waits_s` those while
-    the disk or the quota is full.
+    A download that is interrupted by a kill starts again: the row waits until all files have
+    arrived, or until a sentence explains why one is missing. `media` limits the size of files and
+    the time before they expire; `transcribe` transcribes speech; `wake` wakes a lane whose row no
+    longer waits; `shared` gives files to other machines. `waits_s` are the pauses between attempts,
+    `room_waits_s` those while the disk or the quota is full.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators, passed only by the container

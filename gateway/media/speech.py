@@ -2,8 +2,8 @@
 
 https://platform.openai.com/docs/api-reference/audio/createSpeech
 
-The promise covers the text of an answer, which is stored and sent first. The voice message follows,
-and a crash in between leaves it out.
+Delivery is guaranteed only for the text of an answer, which is stored and sent first. The voice
+message follows; a crash in between omits it.
 """
 
 import asyncio

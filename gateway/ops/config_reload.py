@@ -80,9 +80,9 @@ class ReloadTargets:
         self.approvals.expires_s = settings.security.approval_timeout_s
         self.languages.configure(settings.agent.language)
         self.redactor.learn(agent.settings.secrets | agent.models.keys())
-        for way, allowed in access.allow.items():
+        for account, allowed in access.allow.items():
             if "*" in allowed:
-                log.warning('%s: allow_from is ["*"]: anyone can use this bot', ":".join(way))
+                log.warning('%s: allow_from is ["*"]: anyone can use this bot', ":".join(account))
         return self.agent.reconfigure(agent)
 
 
@@ -177,7 +177,7 @@ class ConfigReloader:
                 raise ConfigError(
                     str(exc), hint=t("still using the last valid configuration")
                 ) from exc
-            self._read_at, mended = time.time(), self._problem is not None
+            self._read_at, has_recovered = time.time(), self._problem is not None
             self._problem = None
             if diff.changed_keys or diff.restart_keys != self._restart_keys:
                 changed, waiting = ", ".join(diff.changed_keys), ", ".join(diff.restart_keys)
@@ -187,7 +187,7 @@ class ConfigReloader:
                     f"; needs a restart: {waiting}" if waiting else "",
                 )
             self._restart_keys = diff.restart_keys
-            if mended:
+            if has_recovered:
                 log.info("configuration fixed and reloaded")
                 await self._notify_owner(_RIGHT_AGAIN)
             await asyncio.to_thread(self._keep)

@@ -172,9 +172,9 @@ class UserDataService:
     async def finish(self) -> int:
         """Finish a deletion whose rows are deleted: its files, and the bytes of its rows.
 
-        A process killed during a deletion left this to the next start. Returns the number of files
-        and folders that could not be deleted. Raises `FileStoreError` when shared files cannot be
-        deleted now.
+        Also called at the next start after a process was killed during a deletion. Returns the
+        number of files and folders that could not be deleted. Raises `FileStoreError` when shared
+        files cannot be deleted now.
         """
         state = await self.database.transact(preferences.get_state, preferences.DELETION)
         left_out = 0

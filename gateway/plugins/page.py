@@ -63,7 +63,7 @@ def state_of(plugin: InstalledPlugin) -> str:
 
 
 def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
-    """Return a plugin for programs."""
+    """Return an installed plugin as JSON data."""
     return {
         "name": plugin.name,
         "version": plugin.version,
@@ -86,7 +86,7 @@ def facts_of(plugin: InstalledPlugin) -> dict[str, Any]:
 
 
 def market_facts(market: "Market") -> dict[str, Any]:
-    """Return a market for programs."""
+    """Return a market as JSON data."""
     problems = {entry.name: entry.problem for entry in market.entries if entry.problem}
     return {
         "name": market.name,
@@ -97,7 +97,7 @@ def market_facts(market: "Market") -> dict[str, Any]:
 
 
 def entry_facts(entry: "MarketEntry") -> dict[str, Any]:
-    """Return a market's entry for programs."""
+    """Return a market's entry as JSON data."""
     return {
         "name": entry.name,
         "market": entry.market,

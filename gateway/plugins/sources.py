@@ -33,7 +33,7 @@ _VERSION = re.compile(r"[\w.+^~<>=*| -]{0,100}", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 # Attributes of a repository select the person's filters to run; none of them may run.
 _WITHOUT_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
-# Files come out as stored: conversions would enlarge them or run filters.
+# Check files out as stored: conversions would enlarge them or run filters.
 _WITHOUT_CONVERSION = "* -text -ident -filter -working-tree-encoding\n"
 # Folders of a plugin; a single subfolder with such a name is not a wrapper around the plugin.
 _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "output-styles"})
@@ -42,7 +42,7 @@ _PARTS = frozenset({".claude-plugin", "skills", "commands", "agents", "hooks", "
 def source_of(text: str, ref: str | None = None, *, has_folder: bool = True) -> dict[str, Any]:
     """Return the source that a person names.
 
-    Without `has_folder`, a path must begin with / or ~, for lack of a current folder. Raises
+    Without `has_folder` there is no current folder, so a path must begin with / or ~. Raises
     `PluginError`.
     """
     more = {"ref": ref} if ref else {}
@@ -198,7 +198,7 @@ def _clone(address: str, source: Source, target: Path) -> Path:
     target.mkdir(parents=True)
     git = ["git", "-c", f"core.hooksPath={os.devnull}", "-c", "gc.auto=0"]
     _run([*git, "init", "-q", "--template="], target, _WITHOUT_SETTINGS)
-    # Use the person's settings, which know how to log in; no file of the repository exists yet.
+    # Use the person's settings, which contain logins; no file of the repository exists yet.
     fetch_words = ["fetch", "-q", "--depth", "1", "--no-recurse-submodules"]
     _run([*git, *fetch_words, "--", address, wish], target)
     (target / ".git" / "info").mkdir(exist_ok=True)

@@ -23,7 +23,7 @@ _WITHOUT_BLOCKS = Delivered | HistoryReset | SessionChanged | SessionIdle | Sess
 class WireBlocks:
     """Blocks of the events of one stream, in the current language.
 
-    They leave out what the event has: text of answers, thoughts and results, arguments.
+    They omit fields that the event itself has: text of answers, thoughts and results, arguments.
     """
 
     def __init__(self) -> None:

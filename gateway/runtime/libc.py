@@ -1,4 +1,4 @@
-"""Functions of the C library, without `ctypes`, whose core module needs only half the memory."""
+"""Functions of the C library through `_ctypes`, which needs half the memory of `ctypes`."""
 
 from collections.abc import Callable
 

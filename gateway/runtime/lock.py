@@ -18,7 +18,7 @@ class AlreadyRunning(ConfigError):
 
 @contextmanager
 def acquire(path: Path, what: str) -> Iterator[bool]:
-    """Own the data while the context is open.
+    """Hold the lock, and so own the data, while the context is open.
 
     Yields True if the previous owner ended without releasing it, so that its line is still in the
     file. Raises `AlreadyRunning` with the name of the owner.

@@ -1,4 +1,4 @@
-"""Context of jobs at run time, and the notifier about their changes."""
+"""Context of jobs at run time, and the receiver of notices about their changes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -141,7 +141,7 @@ def how(slot: Slot) -> str:
 
 
 def facts(tx: Transaction, job: Job) -> dict[str, Any]:
-    """Return a job for programs, with times in Unix seconds."""
+    """Return a job as JSON data, with times in Unix seconds."""
     return {
         "id": job.id,
         "kind": job.kind,

@@ -1,7 +1,7 @@
 """WebSockets on which both sides prove that they know a key (`agent/security/key_proof.py`).
 
-The server proves it first. If another program now listens at the address, a page or client
-therefore reveals nothing that could be used later.
+The server proves it first, so a page or client reveals nothing useful to another program that now
+listens at the address.
 """
 
 import asyncio

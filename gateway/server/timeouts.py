@@ -11,7 +11,7 @@ class ServerTimeouts:
         idle_s: Time for the head of a request, and between two requests of a connection.
         handshake_s: Time for the TLS handshake.
         code_s: Lifetime of a login code.
-        revocation_s: Interval at which the connections of revoked tokens are looked for.
+        revocation_s: Interval between checks for connections of revoked tokens.
     """
 
     idle_s: float = 30.0

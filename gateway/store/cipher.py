@@ -25,21 +25,21 @@ class Sealed:
     """Sealed columns of a table, and the columns that identify a row of it.
 
     `bound` columns are stored in plain text; the sealed texts open only with the values that these
-    columns had when they were sealed. Every text is sealed, including empty texts, so Kore did not
-    write a row with an unsealed text. Only `optional` columns may have no text (NULL).
+    columns had when they were sealed. Every text is sealed, including empty texts, so a row with an
+    unsealed text was not written by Kore. Only `optional` columns may have no text (NULL).
     """
 
     table: str
     key: tuple[str, ...]
     columns: tuple[str, ...]
-    # Name of the table at the time when its first texts were sealed, without which they cannot be
-    # opened.
+    # Name of the table when its first texts were sealed. Texts are bound to it, so a renamed table
+    # needs it to open them.
     first_name: str = ""
     bound: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
 
     def place(self, column: str) -> str:
-        """Return the place that texts of this column are sealed for, apart from their row."""
+        """Return the name of this column that its texts are bound to, in addition to their row."""
         return f"{self.first_name or self.table}.{column}"
 
     @property

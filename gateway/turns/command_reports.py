@@ -97,7 +97,7 @@ class CommandReports:
         turn, session = claim.turn, claim.session
         return lambda command: self._add(turn, session, command)
 
-    def heard_person(self, session: str) -> None:
+    def reset_limit(self, session: str) -> None:
         """Reset the limit after a message of a person: commands may start turns again."""
         self._in_a_row.pop(session, None)
 

@@ -186,7 +186,8 @@ class GoalService:
 
     def pause_lost(self, tx: Transaction, now: float) -> None:
         """Pause goals whose next turn was dropped, because their terminal seemed to be gone or a
-        row was changed. Their chats are told: the terminal may only have lost its connection.
+        row was changed. Their chats are notified, because the terminal may only have lost its
+        connection.
         """
         for goal in goals.without_work(tx):
             self._tell(tx, self.pause(tx, goal, "lost"), now)
@@ -226,7 +227,7 @@ class GoalService:
             # The next turn would follow their words with the rights of the person who set the goal.
             self._tell(tx, self.pause(tx, goal, "others"), now)
             return None
-        if self._is_begin_waiting(tx, goal):
+        if self._is_first_turn_waiting(tx, goal):
             self._put(tx, goal)
             return None
         goals.withdraw_next(tx, goal, _WITHDRAWN)
@@ -463,7 +464,7 @@ class GoalService:
         most = dollars(goal.max_nusd)
         return t("{time} and {cost} of {most}", time=time_text, cost=cost, most=most)
 
-    def _is_begin_waiting(self, tx: Transaction, goal: Goal) -> bool:
+    def _is_first_turn_waiting(self, tx: Transaction, goal: Goal) -> bool:
         """Return whether the first turn since the goal was set or resumed is waiting.
 
         If a person's message was answered in between, a check and its turn are out of date.

@@ -2,7 +2,7 @@
 
 They are based on the messages that it answers.
 
-In the turn of a job, nobody can be asked: its approver denies all requests and lists them.
+In the turn of a job, no person can be asked: its approver denies all requests and lists them.
 """
 
 from collections.abc import Callable, Sequence
@@ -390,9 +390,9 @@ def mode_of(
 
     `session_mode` is the mode of its conversation, `default` the initial mode of its channel. A
     message that names the first mode of a conversation counts until one is stored. The command line
-    of a one-shot run overrides both, but what Kore continues by itself follows a stricter mode that
-    was chosen since. Other people than the owner never get more than `default`, even in a chat
-    where the owner has chosen more. No mode exceeds the limit of the message.
+    of a one-shot run overrides both, but work that Kore continues on its own follows a stricter
+    mode that was chosen since. People other than the owner never get more than `default`, even in a
+    chat where the owner has chosen more. No mode exceeds the limit of the message.
     """
     mode = _unlimited_mode(message, session_mode, default, owner=owner)
     limit = message.options.mode_limit

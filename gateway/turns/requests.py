@@ -90,7 +90,7 @@ class TurnRequests:
         mode = self._permissions.mode(message, claim.mode)
         is_new_request = not claim.resumed and any(map(is_said, claim.messages))
         if is_new_request:
-            self._reports.heard_person(claim.session)
+            self._reports.reset_limit(claim.session)
         return TurnDraft(
             claim=claim,
             session=claim.session,

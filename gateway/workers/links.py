@@ -53,10 +53,10 @@ class FrontLink:
     def first_lanes(self, tx: Transaction) -> Collection[str]:
         return inbox.lanes_with_work(tx)
 
-    def tell_asked(self) -> None:
+    def announce_question(self) -> None:
         """Do nothing, because this process expires its own questions."""
 
-    def tell_settled(self, nonce: str, value: str) -> None:
+    def announce_settlement(self, nonce: str, value: str) -> None:
         self.tell(SettledHint(nonce, value))
 
     def end_session(self, session: str) -> None:
@@ -107,10 +107,10 @@ class WorkerLink:
     def pass_on_mail(self, lane: str) -> None:
         self.tell(MailHint(lane))
 
-    def tell_asked(self) -> None:
+    def announce_question(self) -> None:
         self.tell(QuestionHint())
 
-    def tell_settled(self, nonce: str, value: str) -> None:
+    def announce_settlement(self, nonce: str, value: str) -> None:
         """Do nothing, because questions of this process are settled here."""
 
     def end_session(self, session: str) -> None:

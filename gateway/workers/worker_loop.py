@@ -38,11 +38,11 @@ POLL_INTERVAL_S = 2.0
 _MAX_LANES_READ, _MAX_LANES_SERVED = 200, 50
 # Number of checks between reloads of facts that commands change, in case a hint was lost.
 _REFRESH_LOOKS = 15
-# Number of checks for which a lane is left to the worker that its name maps to.
+# Number of checks for which a lane is left to the worker that the lane's name maps to.
 _LOOKS_OF_ANOTHER = 3
 # A worker that has not read from the database for this long counts as disconnected.
 _STALE_S = 10.0
-# "waiting" means waiting for a gateway that leaves turns to workers.
+# In the state "waiting", the worker waits for a gateway that leaves turns to workers.
 WorkerState = Literal["waiting", "taking turns", "draining"]
 
 
@@ -164,8 +164,8 @@ class WorkerLoop:
     def _is_due(self, lane: str, workers: Sequence[int]) -> bool:
         """Return whether this worker takes the lane in this check.
 
-        It skips the first check, because the hint may be on its way, and leaves lanes to the worker
-        that their name maps to. If every worker tried to take every lane, most of them would be too
+        It skips the first check, because the hint may still arrive, and leaves lanes to the worker
+        that their names map to. If every worker tried to take every lane, most of them would be too
         late.
         """
         is_own = choose_worker(lane, workers) == self._number
@@ -191,7 +191,7 @@ class WorkerLoop:
             case LaneHint(lane, to) if to == self._number:
                 self._take(lane)
             case StopHint():
-                # Read the turns that must stop from the database, because an old hint may have been
+                # Look up in the database which turns must stop, because an old hint may have been
                 # replayed.
                 self._look_now.set()
             case SettledHint(nonce, value):

@@ -210,7 +210,7 @@ class EditorConversation:
     async def _choice_after_plan(self) -> TurnChoice | None:
         """Offer the choices after a plan; return the person's choice, or None.
 
-        A fresh conversation would not be the one of the editor.
+        A fresh conversation is not offered, because the editor could not show it.
         """
 
         async def read(service: Service) -> Sequence[TurnChoice]:

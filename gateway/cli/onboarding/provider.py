@@ -140,16 +140,16 @@ def _details(
 
 def _ask_next_step(dialogue: Dialogue, failure: KoreError, choice: ProviderChoice) -> NextStep:
     """Ask for the next step after a failed check; the likely fix comes first."""
-    ways: dict[NextStep, str] = {"again": t("try again")}
+    steps: dict[NextStep, str] = {"again": t("try again")}
     if choice.vendor is not None and choice.vendor.key_variables:
-        ways["key"] = t("another key")
-    ways["model"] = t("another model")
+        steps["key"] = t("another key")
+    steps["model"] = t("another model")
     if choice.asks_address:
-        ways["address"] = t("another URL")
-    ways["keep"] = t("keep it anyway")
+        steps["address"] = t("another URL")
+    steps["keep"] = t("keep it anyway")
     likely = "key" if failure.code == "key-refused" else "again"
-    ordered = sorted(ways, key=lambda way: way != likely)
-    return ordered[dialogue.choose(t("What now?"), [ways[way] for way in ordered])]
+    ordered = sorted(steps, key=lambda step: step != likely)
+    return ordered[dialogue.choose(t("What now?"), [steps[step] for step in ordered])]
 
 
 def check_model(config: ModelConfig, environ: Mapping[str, str]) -> KoreError | None:

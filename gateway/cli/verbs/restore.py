@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         marks = _unpack(file, parts)
         try:
             summary = read_back(parts / DATABASE)
-        except StoreError as exc:  # the message names the unpacked temporary file
+        except StoreError as exc:  # the original message names the unpacked temporary file
             message = str(exc).replace(str(parts / DATABASE), str(file))
             raise StoreError(message, hint=exc.hint) from exc
         previous: list[str] = []

@@ -161,7 +161,7 @@ _BLANK_OR_COMMENT = re.compile(r"[ \t]*(?://[^\n]*)?\r?(?:\n|$)")
 
 
 def set_value(text: str, path: tuple[str, ...], value: Any) -> str:
-    """Return the text with `value` at this path; missing objects on the path are created.
+    """Return the text with `value` at this path; missing objects along the path are created.
 
     Raises `ValueError` for invalid JSON, or for a path through a value without entries.
     """

@@ -141,7 +141,7 @@ class _TrailWalk:
         self._head = head
         self._report = report
         self._expected_hashes = expected_hashes
-        # Wanted hashes that were found.
+        # Expected hashes that were found.
         self.matched_hashes: set[str] = set()
         # Without a head, the hash before the oldest file is unknown.
         self._previous = head.oldest_prev if head else None

@@ -94,10 +94,10 @@ def _misspelt_in_package(config: Path, name: str, options: Any) -> Iterator[Repa
 
 
 def _slip(
-    config: Path, path: tuple[str, ...], names: tuple[str, ...], beside: Mapping[str, Any]
+    config: Path, path: tuple[str, ...], names: tuple[str, ...], siblings: Mapping[str, Any]
 ) -> Iterator[Repair]:
     close = similar_names(path[-1].lower(), names, cutoff=0.75)
-    if close and close[0] not in beside:
+    if close and close[0] not in siblings:
         sentence = t(
             'in {path}: rename "{found}" to "{meant}"', path=config, found=path[-1], meant=close[0]
         )

@@ -45,7 +45,7 @@ def objects_field(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def check_tools(body: Mapping[str, Any]) -> None:
-    """Accept tools of a client that the agent, which has its own, is free to leave unused.
+    """Accept the tools of a client, which the agent does not use because it has its own.
 
     Raises `ApiError` if the request requires a call.
     """

@@ -100,6 +100,6 @@ def _places(text: str, quote: str) -> Iterator[int]:
 
 
 def _has_label(text: str, place: int) -> bool:
-    """Return whether a label stands before a place, below other lines."""
+    """Return whether a label precedes a position, with other lines above it."""
     above, line_break, label = text[:place].rpartition("\n")
     return bool(line_break and above.strip() and label.strip())

@@ -78,7 +78,7 @@ def record(tx: Transaction, payer: Payer, charge: Charge, now: float) -> None:
     )
 
 
-def record_heard(
+def record_transcription_cost(
     tx: Transaction, payer: Payer, messages: Sequence[InboundMessage], now: float
 ) -> bool:
     """Record the cost of transcribing speech in messages; return whether there was any."""

@@ -215,9 +215,9 @@ def is_background(
     A one-shot run ends before a background result could be read, and a sub-agent's own turn ends
     with its result.
     """
-    wished = definition.background if request.background is None else request.background
+    is_requested = definition.background if request.background is None else request.background
     is_once = claim.messages[-1].is_once
-    return wished and caller is None and not is_once
+    return is_requested and caller is None and not is_once
 
 
 def speakers(

@@ -70,7 +70,7 @@ class StoreUsageMeter:
         ):
             # A resumed turn has a record already.
             has_record = await self.database.transact(
-                store.record_heard, payer, claim.messages, self.clock()
+                store.record_transcription_cost, payer, claim.messages, self.clock()
             )
         before = await self.database.transact(spent, claim.turn) if has_record else UsageTotals()
         kind = TurnMeter if subagent_task is None else SubagentMeter

@@ -113,7 +113,7 @@ class Poller:
                 return await self._client.set_menu(self._state)
             except TelegramError as exc:
                 if not me.done():
-                    self._nameless(str(exc))
+                    self._report_missing_name(str(exc))
             await asyncio.sleep(self._jitter(delay_s))
             delay_s = min(2 * delay_s, self._settings.backoff_limit_s)
 
@@ -206,7 +206,7 @@ class Poller:
 
     async def _yield_to(self, refusal: Refusal) -> None:
         if refusal.code in (401, 404):
-            await self._wait_for_the_owner(refusal)
+            await self._retry_slowly(refusal)
         elif refusal.code == 409 and "webhook" in refusal.description.lower():
             _log.warning("telegram: a webhook was set for this bot; removing it to use polling")
             await self._remove_webhook()
@@ -243,14 +243,14 @@ class Poller:
         self._trouble_log.say(_STORE if state == "storage" else _POLLS, reason)
         self.status = ChannelStatus(state, self.status.last_poll_at, reason)
 
-    def _nameless(self, cause: str) -> None:
+    def _report_missing_name(self, cause: str) -> None:
         """Report that the bot's name is unknown, unless a poll failed for the same reason."""
         sentence = f"the bot's name could not be requested: {cause}"
         self._trouble_log.say(_NAME, cause, sentence)
         if self.status.state != "refused" and self.status.last_error != cause:
             self.status = ChannelStatus("retrying", self.status.last_poll_at, sentence)
 
-    async def _wait_for_the_owner(self, refusal: Refusal) -> None:
+    async def _retry_slowly(self, refusal: Refusal) -> None:
         """Retry a rejected token slowly.
 
         Erroneous rejections are rare, but a starting server may cause them.

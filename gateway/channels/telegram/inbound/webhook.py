@@ -74,7 +74,7 @@ class Webhook:
         try:
             async with asyncio.TaskGroup() as group:
                 self._accept, self._group = accept, group
-                await self._look_after()
+                await self._maintain()
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:
@@ -118,7 +118,7 @@ class Webhook:
         self.status = replace(self.status, state="webhook", last_poll_at=time.time())
         return True
 
-    async def _look_after(self) -> None:
+    async def _maintain(self) -> None:
         """Set the webhook, and check regularly that it is unchanged and works."""
         delay_s = self._settings.backoff_s
         is_set = False

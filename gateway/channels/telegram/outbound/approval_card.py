@@ -33,8 +33,8 @@ class _Piece:
 def render_approval(question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
     """Render the question with its buttons; `decided` is the decision and replaces them.
 
-    Long text is cut in the middle, with a note. In this case, `render_details` returns the full
-    text, and the call can be allowed only once.
+    Long text is cut in the middle, with a note. `render_details` then returns the full text, and
+    the call can be allowed only once.
     """
     view = approval_event(question).view
     if question.request.server_question is not None:

@@ -30,7 +30,7 @@ class Table:
             case {"End": "TableCell"}:
                 self._cell_end = span["end"]
             case {"End": "TableRow"}:
-                self._more(source[self._cell_end : span["end"]].decode(), span)
+                self._restore_cells(source[self._cell_end : span["end"]].decode(), span)
             case {"End": "Table"}:
                 return False
             case {"End": "TableHead"}:
@@ -40,7 +40,7 @@ class Table:
                 self.rows[-1][-1].append((event, span))
         return True
 
-    def _more(self, rest: str, span: dict[str, int]) -> None:
+    def _restore_cells(self, rest: str, span: dict[str, int]) -> None:
         """Restore cells without a column in the head, which the parser drops."""
         for cell in filter(None, map(str.strip, rest.split("|"))):
             # Parsed, so that code stays code: Telegram links addresses in plain text.

@@ -86,15 +86,15 @@ async def _converse(
                             return
                         start, earlier, resumed = repl.successor, None, None
                         repl = None
-                        await _move(prompt, start)
+                        await _switch_folder(prompt, start)
                 except* ConnectionLost as group:
                     # Handle the loss outside as well, after the connection has been closed in
                     # order.
-                    lost = _first(group)
+                    lost = _most_informative(group)
         except* ConnectionLost as group:
-            lost = _first(group)
+            lost = _most_informative(group)
         assert lost is not None, "only a loss comes here"
-        tries = 1 if repl is not None and repl.has_spoken else tries + 1
+        tries = 1 if repl is not None and repl.has_received_event else tries + 1
         if tries > _MAX_TRIES or (repl is None and earlier is None):
             raise KoreError(t("Kore stopped and the connection could not be restored")) from lost
         # Reuse the lane, because the answer of an unfinished turn will arrive there.
@@ -120,12 +120,12 @@ async def _settle(
     if place is start.place:
         return start
     start = replace(start, place=place)
-    await _move(prompt, start)
+    await _switch_folder(prompt, start)
     return start
 
 
-async def _move(prompt: Prompt | PlainPrompt, start: ReplOptions) -> None:
-    """Complete the names of another folder."""
+async def _switch_folder(prompt: Prompt | PlainPrompt, start: ReplOptions) -> None:
+    """Let the prompt complete names in the new folder."""
     if isinstance(prompt, Prompt):
         await prompt.move(start.options.cwd or "", _completions(start))
 
@@ -155,7 +155,7 @@ async def _describe_successor(service: Service, lost: ConnectionLost) -> str:
     return t("· Reconnected.")
 
 
-def _first(group: BaseExceptionGroup[ConnectionLost]) -> ConnectionLost:
+def _most_informative(group: BaseExceptionGroup[ConnectionLost]) -> ConnectionLost:
     """Return the most informative loss; several calls may have been pending."""
     cause: BaseException = group.subgroup(HandedOver) or group
     while isinstance(cause, BaseExceptionGroup):

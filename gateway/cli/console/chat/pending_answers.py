@@ -83,8 +83,8 @@ class PendingAnswers:
         """Remove the messages that a delivery answers; return whether it completes an answer."""
         has_ended = self.has_goal and delivered.ends_goal
         self.has_goal &= not has_ended
-        beside = delivered.kind == "notice" and delivered.event_id is None
-        if beside or not delivered.last:
+        is_general_notice = delivered.kind == "notice" and delivered.event_id is None
+        if is_general_notice or not delivered.last:
             return has_ended
         self.has_foreign_turn = False
         if (event_id := delivered.event_id) in self._texts:

@@ -107,9 +107,9 @@ class FolderQuestion:
 
 
 async def choose_first_mode(service: Service, session: str, options: MessageOptions) -> None:
-    """Give the mode of the command line to a session that the program begins with.
+    """Set the mode of the command line in the session that the program starts with.
 
-    A new session gets it with its first message.
+    A new session gets the mode with its first message.
     """
     if is_mode(mode := options.first_mode):
         await service.choose_mode(session, mode)

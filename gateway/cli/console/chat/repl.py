@@ -131,7 +131,7 @@ class Repl:
         )
 
     @property
-    def has_spoken(self) -> bool:
+    def has_received_event(self) -> bool:
         """True once an event has arrived from the service."""
         return self._turn_screen.has_events
 
@@ -166,7 +166,7 @@ class Repl:
             return
         # /new and /fork may have bound this lane to another session.
         if session := await self._service.bound_session(self._turn_screen.lane):
-            await self._say_what_runs(session)
+            await self._print_background_tasks(session)
             self._screen.print(
                 Text(
                     t(
@@ -190,7 +190,7 @@ class Repl:
             utf8 = speaks_utf8(sys.stdout)
             prompt.status = status.line if utf8 else lambda wide: to_ascii(status.line(wide))
 
-    async def _say_what_runs(self, session: str) -> None:
+    async def _print_background_tasks(self, session: str) -> None:
         """Print the background tasks of the session and whether they stop or continue."""
         tasks = await self._service.background_tasks(session)
         if not tasks:
@@ -311,7 +311,7 @@ class Repl:
                 self._screen.print()
             elif word == "/resume":
                 await self._resume(await self._sessions.choose(rest.strip()))
-            elif (enter := self._entrance(text)) is not None:
+            elif (enter := self._worktree_opener(text)) is not None:
                 await self._enter_worktree(enter)
             elif word == "/help":
                 self._screen.print(help_table(self._options.place.workdir))
@@ -351,7 +351,7 @@ class Repl:
         self._turn_screen.session = bound
         await self._sessions.recall(bound)
 
-    def _entrance(self, text: str) -> Callable[[], ConsolePlace] | None:
+    def _worktree_opener(self, text: str) -> Callable[[], ConsolePlace] | None:
         """Return the function that opens the worktree of a line; None for any other line."""
         open_worktree, name = self._options.open_worktree, named_worktree(text)
         if open_worktree is None or name is None:
@@ -366,7 +366,7 @@ class Repl:
 
     def _move(self, session: str | None, place: ConsolePlace) -> None:
         """End for a conversation in another folder."""
-        # What a command has replaced stays replaced.
+        # Options that a command has replaced stay replaced.
         now, there = self._turn_screen.options, place.options
         agent = None if now.agent is None else there.agent
         options = replace(now, cwd=there.cwd, start_folder=there.start_folder, agent=agent)

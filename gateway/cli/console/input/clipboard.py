@@ -121,7 +121,8 @@ async def read_clipboard(
 
 
 async def pasted_input(pastes: Pastes) -> str:
-    """Return what stands for the clipboard in a line: the mention of a picture, or a paste.
+    """Return the text that represents the clipboard in a line: the mention of a picture, or a
+    paste.
 
     Raises `KoreError` like `read_clipboard`.
     """
@@ -134,9 +135,9 @@ async def pasted_input(pastes: Pastes) -> str:
 def store_picture(picture: bytes, folder: Path | None = None) -> str:
     """Store a picture in a temporary file of this user; return its path.
 
-    The session shows the file to the model again with each request, also after it was resumed. So
-    it stays after the message was sent, and a later paste deletes it after `KEEP_DAYS`. `folder`:
-    the folder for temporary files by default.
+    The session shows the file to the model again with each request, even when it is resumed. The
+    file therefore remains after the message is sent; a later paste deletes it after `KEEP_DAYS`.
+    `folder` defaults to the folder for temporary files.
     """
     folder = folder or Path(tempfile.gettempdir())
     _delete_expired(folder)
@@ -161,7 +162,7 @@ def _delete_expired(folder: Path) -> None:
 
 
 async def _output(command: Sequence[str], environ: Mapping[str, str]) -> bytes:
-    """Return what a command prints; nothing if it fails or takes too long."""
+    """Return the output of a command; empty if it fails or takes too long."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,

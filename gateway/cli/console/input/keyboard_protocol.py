@@ -1,8 +1,8 @@
 """Keyboard protocols of terminals, by which Shift-Enter differs from Enter.
 
-XTMODKEYS (xterm, tmux) is switched on without a question, because keys with a code of their own
-stay the same. Kitty's protocol also writes Ctrl and Escape differently; it is switched on once the
-terminal has answered to its query.
+XTMODKEYS (xterm, tmux) is enabled without a query, because it does not change keys that already
+have a code. Kitty's protocol also changes the codes of Ctrl and Escape, so it is enabled only once
+the terminal has answered its query.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from prompt_toolkit.keys import Keys
 
 _MODIFIED_KEYS_ON, _MODIFIED_KEYS_OFF = "\x1b[>4;1m", "\x1b[>4m"
 _KITTY_QUERY = "\x1b[?u"
-# Only ambiguous keys are written differently; the terminal stores what was on before.
+# Only the codes of ambiguous keys change; the terminal stores the previous state.
 _KITTY_ON, _KITTY_OFF = "\x1b[>1u", "\x1b[<u"
 _KITTY_REPLIES = frozenset(f"\x1b[?{flags}u" for flags in range(32))
 _SHIFT, _ALT, _CTRL = 1, 2, 4
@@ -42,7 +42,7 @@ class KeyboardProtocol:
         self._write(_MODIFIED_KEYS_ON + _KITTY_QUERY)
 
     def end(self) -> None:
-        """Switch off what was switched on."""
+        """Restore the state before `begin`."""
         self._write((_KITTY_OFF if self._has_kitty else "") + _MODIFIED_KEYS_OFF)
         self._is_begun = self._has_kitty = False
 

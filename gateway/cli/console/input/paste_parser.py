@@ -10,15 +10,15 @@ _END = "\x1b[201~"
 
 
 class PasteParser(Vt100Parser):
-    """Parser that searches for the end of a paste only in what is new.
+    """Parser that searches for the end of a paste only in new input.
 
-    The one of the library joins and searches the whole paste for every kilobyte: five megabytes
-    take minutes.
+    The library's parser joins and searches the whole paste for every kilobyte, so that five
+    megabytes take minutes.
     """
 
     def __init__(self, feed_key_callback: Callable[[KeyPress], None]) -> None:
         self._pieces: list[str] = []
-        # Last characters of the pieces; the end may be split.
+        # Last characters of the earlier pieces, because the end mark may be split.
         self._seam = ""
         super().__init__(feed_key_callback)
 

@@ -23,7 +23,7 @@ _PROMISE = re.compile(r"<promise>.*?</promise>", re.DOTALL)
 
 
 class _LeftHeading(Heading):
-    """Heading that is left-aligned, because an answer is not a title page."""
+    """Left-aligned heading; the library centers headings."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"

@@ -206,7 +206,7 @@ def _audit(args: argparse.Namespace, installer: PluginInstaller) -> int:
 def ask_options(
     options: Sequence[PluginOption], before: Collection[str], *, only_required: bool
 ) -> Mapping[str, Value]:
-    """Return answers to options that have none `before`.
+    """Ask for the options without an answer in `before`, and return the answers.
 
     Raises `PluginError` if a required answer is missing.
     """
@@ -235,7 +235,7 @@ def ask_options(
 
 
 def _ask(option: PluginOption) -> Value | None:
-    """Ask until the answer is valid; an empty answer is the default."""
+    """Ask until the answer is valid; an empty answer means the default."""
     if option.description:
         tell(clean(option.description))
     default = "" if option.default is None else f" [{option.default}]"

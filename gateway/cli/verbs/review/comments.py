@@ -110,7 +110,7 @@ class _GitHub:
         answer = self.gh.read("api", "graphql", *fields)
         request = _field(answer, "data", "repository", "pullRequest")
         head = _commit(_field(request, "headRefOid"))
-        # Anybody can write the marker.
+        # Anyone can write the marker.
         own = [
             _field(review, "body")
             for review in _field(request, "reviews", "nodes")

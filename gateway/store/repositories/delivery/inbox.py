@@ -250,7 +250,7 @@ def is_run_here(tx: Transaction, lane: str) -> bool:
     return bool(exists)
 
 
-def may_rest(tx: Transaction, lane: str) -> bool:
+def may_be_blocked(tx: Transaction, lane: str) -> bool:
     """Return whether the lane may be blocked.
 
     True if its conversation is paused, or if any question is open.
