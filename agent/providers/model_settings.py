@@ -35,9 +35,10 @@ class ModelSettings:
     """Settings of a model's replies; None leaves the choice to the model.
 
     `tool_choice` is auto, none, required, or the name of the tool to call. After the first call of
-    a turn, required and a name mean auto, so that the turn can end. `extra_body` contains further
-    request fields as the vendor names them. A setting that an API does not support is left out,
-    with a notice (docs/library.md lists them).
+    a turn, required and a name mean auto, so that the turn can end. `response_format` is that of
+    OpenAI's chat completions, such as `{"type": "json_schema", "json_schema": {…}}`, in every API.
+    `extra_body` contains further request fields as the vendor names them. A setting that an API
+    does not support is left out, with a notice (docs/library-runs.md lists them).
     """
 
     temperature: float | None = None
@@ -51,6 +52,7 @@ class ModelSettings:
     reasoning_effort: ReasoningEffort | None = None
     verbosity: Verbosity | None = None
     tool_choice: str | None = None
+    response_format: Mapping[str, Any] | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,14 +87,16 @@ class ModelSettings:
             isinstance(stops, str) or not all(isinstance(stop, str) and stop for stop in stops)
         ):
             raise _bad("stop_sequences", t("a list of strings"), stops)
-        if not isinstance(self.extra_body, Mapping):
-            raise _bad("extra_body", t("a mapping"), self.extra_body)
+        for name in ("extra_body", "response_format"):
+            value = getattr(self, name)
+            if not isinstance(value, Mapping) and (value is not None or name == "extra_body"):
+                raise _bad(name, t("a mapping"), value)
         if own := sorted(_OWN_FIELDS & self.extra_body.keys()):
             raise ConfigError(
                 t("model_settings.extra_body cannot set {names}", names=", ".join(own))
             )
         try:
-            json.dumps(dict(self.extra_body))
+            json.dumps([dict(self.extra_body), dict(self.response_format or {})])
         except (TypeError, ValueError) as exc:
             raise _bad("extra_body", "JSON", exc) from exc
 
@@ -125,6 +129,13 @@ class ModelSettings:
 def is_forced(tool_choice: object) -> bool:
     """Return whether the model has to call a tool."""
     return tool_choice not in (None, "auto", "none")
+
+
+def schema_in(response_format: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the schema of a `response_format`; None if it has none."""
+    form = response_format.get("json_schema")
+    schema = form.get("schema") if isinstance(form, Mapping) else None
+    return schema if isinstance(schema, Mapping) else None
 
 
 class UnsupportedSettings:

@@ -14,7 +14,7 @@ from agent.providers.effort import EFFORT, nearest_effort
 from agent.providers.http.json_stream import JsonObject, NdjsonParser
 from agent.providers.http.streaming_client import StreamingClient
 from agent.providers.http.transport import AiohttpTransport, Deadlines, Endpoint, Transport
-from agent.providers.model_settings import UnsupportedSettings
+from agent.providers.model_settings import UnsupportedSettings, schema_in
 from agent.providers.text_stream import TextStream
 from agent.providers.tool_calls import next_call_number, parse_tool_call
 from agent.providers.wire_text import (
@@ -79,6 +79,12 @@ class OllamaRequestEncoder:
             request_options.pop(name, None)
         if "stop_sequences" in request_options:
             request_options["stop"] = request_options.pop("stop_sequences")
+        if (form := request_options.pop("response_format", None)) is not None:
+            # https://docs.ollama.com/capabilities/structured-outputs
+            if (schema := schema_in(form)) is not None:
+                fields["format"] = schema
+            elif form.get("type") != "text":
+                fields["format"] = "json"
         if (effort := request_options.pop(EFFORT, None)) is not None:
             # Only this family has levels, and it has no other switch.
             # https://docs.ollama.com/capabilities/thinking

@@ -18,7 +18,7 @@ from agent.prompts import load_prompt
 from agent.providers.anthropic.cache_lifetime import CacheLifetimes
 from agent.providers.base import ModelRequest
 from agent.providers.effort import EFFORT, asks_for_thoughts, without_effort
-from agent.providers.model_settings import is_forced
+from agent.providers.model_settings import is_forced, schema_in
 from agent.providers.wire_text import (
     RequestHeadCache,
     encode_json,
@@ -142,8 +142,15 @@ class AnthropicRequestEncoder:
         if is_forced(tool_choice) and request.tools and _thinks(thinking):
             # The API accepts only one of them.
             thinking = {"type": "disabled"}
+        output_config: dict[str, Any] = {}
         if effort not in (None, "none") and is_adaptive(request.model):
-            options["output_config"] = {"effort": _LEVELS.get(effort, effort)}
+            output_config["effort"] = _LEVELS.get(effort, effort)
+        form = options.pop("response_format", None)
+        if form is not None and (schema := schema_in(form)) is not None:
+            # https://platform.claude.com/docs/en/build-with-claude/structured-outputs
+            output_config["format"] = {"type": "json_schema", "schema": schema}
+        if output_config:
+            options["output_config"] = output_config
         fields: dict[str, Any] = {"model": request.model, "stream": True}
         fields["max_tokens"] = (
             request.max_tokens

@@ -25,6 +25,8 @@ from gateway.server.openai_api.chat_writer import ChatWriter
 from gateway.server.openai_api.conversation import ClientConversation
 from gateway.server.openai_api.errors import ApiError
 from gateway.server.openai_api.fields import (
+    check_supported,
+    check_supported_by_agent,
     check_tools,
     flag_field,
     object_field,
@@ -53,9 +55,8 @@ class ChatCompletions:
         """Answer a request. Raises `KoreError`."""
         check_may_speak(request)
         target = await find_target(self._service, body, access_of(request))
+        check_supported(body)
         conversation = await read_messages(body)
-        if body.get("n") not in (None, 1):
-            raise ApiError(400, t("only one answer can be given"), param="n")
         if target.agent is None:
             return await self._by_model(request, body, target, conversation)
         if self._sessions.is_side_request(request, conversation):
@@ -70,6 +71,7 @@ class ChatCompletions:
         conversation: ClientConversation,
     ) -> web.StreamResponse:
         check_tools(body)
+        check_supported_by_agent(body)
         check_words(request, conversation)
         place = await self._sessions.find(request, conversation, text_field(body, "user"))
         turn = await agent_turn(self._service, request, target, conversation, place)

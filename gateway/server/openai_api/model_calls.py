@@ -13,17 +13,20 @@ from gateway.server.openai_api.fields import object_field, objects_field
 # Settings that have the same name in the API and in `ModelSettings`.
 _SAME = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "parallel_tool_calls")
 _SAME_IN_CHAT = (*_SAME, "seed", "reasoning_effort")
+_PASSED_ON = ("logit_bias", "prompt_cache_key", "service_tier")
 
 
 def chat_call(model: str, body: Mapping[str, Any], conversation: ClientConversation) -> ModelCall:
     """Return the call for a chat completion. Raises `ApiError`."""
-    stop, extra = body.get("stop"), object_field(body, "response_format")
+    stop = body.get("stop")
     settings = _settings(
         **{name: body.get(name) for name in _SAME_IN_CHAT},
         max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         stop_sequences=[stop] if isinstance(stop, str) else stop,
         tool_choice=_tool_choice(body),
-        extra_body={"response_format": extra} if extra else {},
+        response_format=object_field(body, "response_format") or None,
+        verbosity=body.get("verbosity"),
+        extra_body=_passed_on(body),
     )
     return _model_call(model, conversation, _tools(body), settings)
 
@@ -32,25 +35,32 @@ def response_call(
     model: str, body: Mapping[str, Any], conversation: ClientConversation
 ) -> ModelCall:
     """Return the call for a response. Raises `ApiError`."""
-    form = object_field(object_field(body, "text"), "format")
+    text = object_field(body, "text")
     settings = _settings(
         **{name: body.get(name) for name in _SAME},
         max_tokens=body.get("max_output_tokens"),
         reasoning_effort=object_field(body, "reasoning").get("effort"),
         tool_choice=_tool_choice(body),
-        extra_body=_response_format(form),
+        response_format=_response_format(object_field(text, "format")),
+        verbosity=text.get("verbosity"),
+        extra_body=_passed_on(body),
     )
     return _model_call(model, conversation, _tools(body), settings)
 
 
-def _response_format(form: Mapping[str, Any]) -> dict[str, Any]:
+def _response_format(form: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the format of a response as the field of a chat completion."""
     if form.get("type", "text") == "text":
-        return {}
+        return None
     if form["type"] != "json_schema":
-        return {"response_format": dict(form)}
+        return dict(form)
     schema = {name: value for name, value in form.items() if name != "type"}
-    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _passed_on(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that the model's server gets as they are."""
+    return {name: body[name] for name in _PASSED_ON if body.get(name) is not None}
 
 
 def _model_call(

@@ -21,7 +21,13 @@ from gateway.server.openai_api.chat_completions import (
     stop_turn,
 )
 from gateway.server.openai_api.errors import ApiError
-from gateway.server.openai_api.fields import check_tools, flag_field, text_field
+from gateway.server.openai_api.fields import (
+    check_supported,
+    check_supported_by_agent,
+    check_tools,
+    flag_field,
+    text_field,
+)
 from gateway.server.openai_api.model_calls import response_call
 from gateway.server.openai_api.model_names import SIDE_MODEL, ModelTarget, find_target
 from gateway.server.openai_api.request_sessions import (
@@ -53,6 +59,7 @@ class Responses:
         """Answer a request. Raises `KoreError`."""
         check_may_speak(request)
         target = await find_target(self._service, body, access_of(request))
+        check_supported(body)
         if flag_field(body, "background"):
             raise ApiError(400, t("a response cannot run in the background"), param="background")
         if target.agent is None:
@@ -68,6 +75,7 @@ class Responses:
         conversation = await read_input(body)
         if _previous(body) is None and self._sessions.is_side_request(request, conversation):
             return await self._by_model(request, body, target, SIDE_MODEL)
+        check_supported_by_agent(body)
         check_words(request, conversation)
         session = await self._session_of(speaker, _previous(body))
         user = text_field(body, "user")

@@ -85,6 +85,42 @@ def test_effort_uses_the_field_of_the_vendor(vendor: str, effort: Any, field: An
     assert {name: body.get(name) for name in field} == field
 
 
+SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA}}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "path", "expected"),
+    [
+        (OpenAIRequestEncoder(VENDORS["openai"].dialect), ("response_format",), FORMAT),
+        (
+            ResponsesRequestEncoder(),
+            ("text", "format"),
+            {"type": "json_schema", "name": "place", "schema": SCHEMA},
+        ),
+        (
+            AnthropicRequestEncoder(OLD_VERSION),
+            ("output_config", "format"),
+            {"type": "json_schema", "schema": SCHEMA},
+        ),
+        (OllamaRequestEncoder(8192), ("format",), SCHEMA),
+    ],
+    ids=["chat", "responses", "anthropic", "ollama"],
+)
+def test_response_format_uses_the_field_of_the_api(
+    encoder: Any, path: tuple[str, ...], expected: Any
+) -> None:
+    value = json.loads(encoder.body(request(ModelSettings(response_format=FORMAT))))
+    for name in path:
+        value = value[name]
+    assert value == expected
+
+
+def test_json_object_is_a_format_of_ollama() -> None:
+    settings = ModelSettings(response_format={"type": "json_object"})
+    assert json.loads(OllamaRequestEncoder(8192).body(request(settings)))["format"] == "json"
+
+
 def test_responses_api_sends_supported_settings() -> None:
     body = json.loads(ResponsesRequestEncoder().body(request(ALL)))
     assert body["reasoning"] == {"effort": "low", "summary": "auto"}

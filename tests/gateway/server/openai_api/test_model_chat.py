@@ -172,3 +172,46 @@ async def test_whole_answer_survives_a_reply_that_breaks_off(
         else:
             answer = (await client.responses.create(model="stand-in", input="?")).output_text
     assert answer == "all of it"
+
+
+SCHEMA: Any = {
+    "type": "json_schema",
+    "json_schema": {"name": "place", "schema": {"type": "object"}, "strict": True},
+}
+
+
+@pytest.mark.counterpart("openai")
+async def test_settings_reach_the_model(both: tuple[Served, ModelServer]) -> None:
+    server, model = both
+    fields: dict[str, Any] = {
+        "logit_bias": {"50256": -100},
+        "parallel_tool_calls": False,
+        "prompt_cache_key": "chat-7",
+        "response_format": SCHEMA,
+        "service_tier": "flex",
+        "verbosity": "low",
+    }
+    async with client_of(server) as client:
+        await client.chat.completions.create(
+            model="stand-in", messages=says("hi"), tools=[WEATHER], **fields
+        )
+    body = model.requests[0].body
+    assert {name: body.get(name) for name in fields} == fields
+
+
+@pytest.mark.counterpart("openai")
+async def test_settings_of_a_response_reach_the_model(both: tuple[Served, ModelServer]) -> None:
+    server, model = both
+    text: Any = {
+        "format": {"type": "json_schema", "name": "place", "schema": {"type": "object"}},
+        "verbosity": "low",
+    }
+    async with client_of(server) as client:
+        await client.responses.create(
+            model="stand-in", input="hi", text=text, service_tier="flex", prompt_cache_key="chat-7"
+        )
+    body = model.requests[0].body
+    assert body["response_format"]["json_schema"] == {"name": "place", "schema": {"type": "object"}}
+    assert body["verbosity"] == "low"
+    assert body["service_tier"] == "flex"
+    assert body["prompt_cache_key"] == "chat-7"

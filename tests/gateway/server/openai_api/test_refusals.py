@@ -81,3 +81,84 @@ async def test_form_data_is_rejected(server: Served) -> None:
         status, error = await rejection(session, "POST", CHAT, data={"model": "kore"})
     assert status == 415
     assert "found application/x-www-form-urlencoded, expected application/json" in error["message"]
+
+
+@pytest.mark.counterpart("openai")
+@pytest.mark.parametrize("model", ["kore", "default"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", 2),
+        ("logprobs", True),
+        ("top_logprobs", 3),
+        ("functions", [{"name": "weather", "parameters": {}}]),
+        ("modalities", ["text", "audio"]),
+    ],
+)
+async def test_unsupported_field_of_a_completion_is_named(
+    server: Served, model: str, field: str, value: Any
+) -> None:
+    async with client_of(server) as client:
+        with pytest.raises(openai.BadRequestError, match=f"{field} is not supported") as caught:
+            await client.chat.completions.create(
+                model=model,
+                messages=[{"role": "user", "content": "hi"}],
+                extra_body={field: value},
+            )
+    assert caught.value.param == field
+
+
+@pytest.mark.parametrize("model", ["kore", "default"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("conversation", "conv_1"),
+        ("include", ["message.output_text.logprobs"]),
+        ("prompt", {"id": "pmpt_1"}),
+    ],
+)
+async def test_unsupported_field_of_a_response_is_named(
+    server: Served, model: str, field: str, value: Any
+) -> None:
+    async with client_of(server) as client:
+        with pytest.raises(openai.BadRequestError, match="is not supported") as caught:
+            await client.responses.create(model=model, input="hi", extra_body={field: value})
+    assert caught.value.param == field
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("response_format", {"type": "json_object"}),
+        ("logit_bias", {"7": 1}),
+        ("verbosity", "low"),
+    ],
+)
+async def test_settings_that_the_agent_would_ignore_are_refused(
+    server: Served, field: str, value: Any
+) -> None:
+    async with client_of(server) as client:
+        with pytest.raises(openai.BadRequestError, match=f"does not support {field}") as caught:
+            await client.chat.completions.create(
+                model="kore",
+                messages=[{"role": "user", "content": "hi"}],
+                extra_body={field: value},
+            )
+        assert caught.value.param == field
+        with pytest.raises(openai.BadRequestError, match="does not support response_format"):
+            await client.responses.create(
+                model="kore", input="hi", text={"format": {"type": "json_object"}}
+            )
+
+
+async def test_values_that_change_nothing_are_accepted(server: Served) -> None:
+    async with client_of(server) as client:
+        answer = await client.chat.completions.create(
+            model="kore",
+            messages=[{"role": "user", "content": "hi"}],
+            n=1,
+            logprobs=False,
+            response_format={"type": "text"},
+            modalities=["text"],
+        )
+    assert answer.choices[0].message.content
