@@ -85,7 +85,7 @@ async def run(kills: int, clients: int, seed: int) -> Report:
 
 
 async def _follow(
-    client: Client, session: str, is_last: asyncio.Event, said: list[str]
+    client: Client, session: str, is_last: asyncio.Event, sent_texts: list[str]
 ) -> list[tuple[int, str]]:
     """Follow a session until all sent texts are answered; return its messages."""
     results: list[tuple[int, str]] = []
@@ -94,7 +94,7 @@ async def _follow(
             parts = event["message"]["content"]
             texts = [part["text"] for part in parts if part["type"] == "text"]
             results.append((event["seq"], "".join(texts)))
-        is_answered = len(results) >= 2 * len(said)
+        is_answered = len(results) >= 2 * len(sent_texts)
         if is_last.is_set() and is_answered and event["type"] in ("turn_end", "idle"):
             break
     return results

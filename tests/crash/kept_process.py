@@ -55,8 +55,8 @@ class KeptWorker:
     @property
     def is_at_work(self) -> bool:
         """True once the code that ends a replaced process is running."""
-        life = self.process.log_text().rpartition(_JOINS)[2]
-        return self.has_joined and (_TAKES_TURNS in life or _WAITS in life)
+        log_of_process = self.process.log_text().rpartition(_JOINS)[2]
+        return self.has_joined and (_TAKES_TURNS in log_of_process or _WAITS in log_of_process)
 
     def _count(self, words: str) -> int:
         return self.process.log_text().count(words)

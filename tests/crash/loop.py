@@ -149,7 +149,7 @@ class CrashLoop:
             try:
                 async with asyncio.TaskGroup() as group:
                     owner = group.create_task(self._owner.run(), name="the owner presses")
-                    await self._lives()
+                    await self._run_processes()
                     owner.cancel()
             finally:
                 self._forks.close()
@@ -163,16 +163,16 @@ class CrashLoop:
         settle(self._account, [*self._jobs, *self._burst_jobs], answers, self._effects)
         return self._account
 
-    async def _lives(self) -> None:
+    async def _run_processes(self) -> None:
         while self._account.kills < self._order.kills:
             # Some messages arrive while Kore is down, the others when the moment is near.
             await self._ask(0.4)
             if self._chance.random() < _BURST_SHARE:
                 await self._burst()
-            await self._life(killed=True)
+            await self._run_process(killed=True)
         self._api.heal()
         await self._ask(1.0)
-        await self._life(killed=False)
+        await self._run_process(killed=False)
 
     def _configure(self) -> None:
         config = {
@@ -291,7 +291,7 @@ class CrashLoop:
         turns = Counter(rows)
         return sum(1 for messages in turns.values() if messages > 1)
 
-    async def _life(self, *, killed: bool) -> None:
+    async def _run_process(self, *, killed: bool) -> None:
         """Run one process from its start to its end, by SIGKILL or by a clean stop."""
         self._disturb()
         polls = self._api.polls_done

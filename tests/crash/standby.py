@@ -106,13 +106,13 @@ class StandbyLoop:
 
     async def _replace(self, first: GatewayProcess, second: GatewayProcess) -> None:
         """End the active gateway; return once the other is active and the first has ended."""
-        lives = second.log_text().count(AT_WORK)
+        start_count = second.log_text().count(AT_WORK)
         is_stopped = self._chance.random() < _STOP_SHARE
         first.signal(signal.SIGSTOP if is_stopped else signal.SIGKILL)
         self._account.kills += 1
         name = "stopped" if is_stopped else "killed"
         self._account.kills_at[name] = self._account.kills_at.get(name, 0) + 1
-        await second.until(lambda: second.log_text().count(AT_WORK) > lives)
+        await second.until(lambda: second.log_text().count(AT_WORK) > start_count)
         if is_stopped:
             await asyncio.sleep(self._chance.uniform(0, _LATEST_S))
             first.signal(signal.SIGCONT)

@@ -41,7 +41,9 @@ class BotControl:
     async def _user_says(self, request: web.Request) -> web.Response:
         body = await request.json()
         if isinstance(body, list):
-            return web.json_response([asdict(await self._api.user_says(**said)) for said in body])
+            return web.json_response(
+                [asdict(await self._api.user_says(**message)) for message in body]
+            )
         return web.json_response(asdict(await self._api.user_says(**body)))
 
     async def _user_presses(self, request: web.Request) -> web.Response:

@@ -273,15 +273,15 @@ class MemoryService:
         return [dumps(line) for line in (meta, *map(message_to_json, result.messages))]
 
     async def import_session(self, file: Path) -> str:
-        made = await self.bind_session("", None)
+        session_id = await self.bind_session("", None)
         try:
             rows = file.read_text().splitlines()
         except OSError as exc:
             raise KoreError(f"{file}: {exc.strerror}") from exc
         records = [json.loads(row) for row in rows]
         messages = [message_from_json(record) for record in records if "role" in record]
-        self.sessions_by_id[made].messages += messages
-        return made
+        self.sessions_by_id[session_id].messages += messages
+        return session_id
 
     async def set_session_status(self, session: str, status: str) -> str:
         result = self._find(session)

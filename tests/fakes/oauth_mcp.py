@@ -106,9 +106,9 @@ class OauthMcpServer(LoopbackServer):
         )
 
     async def _register(self, request: web.Request) -> web.Response:
-        wanted = json.loads(await request.read())
-        self.registrations.append(wanted)
-        client = {**wanted, "client_id": f"client-{len(self.registrations)}"}
+        registration = json.loads(await request.read())
+        self.registrations.append(registration)
+        client = {**registration, "client_id": f"client-{len(self.registrations)}"}
         return web.json_response(client, status=201)
 
     async def _authorize(self, request: web.Request) -> web.Response:

@@ -111,9 +111,9 @@ class SocksProxy(_ProxyServer):
     async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
-        wanted = 2 if self.login else 0
-        writer.write(bytes((5, wanted if wanted in methods else 255)))
-        if wanted not in methods:
+        login_method = 2 if self.login else 0
+        writer.write(bytes((5, login_method if login_method in methods else 255)))
+        if login_method not in methods:
             return
         if self.login and not await self._check_login(reader, writer):
             return

@@ -82,7 +82,7 @@ def _help_options(program: str) -> tuple[str, ...]:
     except (OSError, subprocess.TimeoutExpired):
         return ()
     text = (ran.stdout + ran.stderr).decode("utf-8", "replace")[:40_000]
-    return tuple(dict.fromkeys(found[1] for found in _OPTION.finditer(text)))
+    return tuple(dict.fromkeys(match[1] for match in _OPTION.finditer(text)))
 
 
 @cache

@@ -36,10 +36,10 @@ def texts(examples: Sequence[str], pieces: Sequence[str]) -> Make:
     every = (*pieces, *ODD)
 
     def make(random: Random) -> str:
-        way = random.random()
-        if way < 0.6:
+        share = random.random()
+        if share < 0.6:
             return mutate(random, examples, every)
-        if way < 0.95:
+        if share < 0.95:
             return "".join(random.choices(every, k=random.randrange(30)))
         return any_text(random)
 

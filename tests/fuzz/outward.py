@@ -120,9 +120,9 @@ def _paths(scratch: Path) -> Callable[[str], None]:
     build(scratch)
     ws = scratch / "ws"
 
-    def check(asked: str) -> None:
+    def check(requested_path: str) -> None:
         with suppress(ToolError):
-            path = resolve_in_workspace(asked, ws, restrict=True, blocked=(".git", ".env"))
+            path = resolve_in_workspace(requested_path, ws, restrict=True, blocked=(".git", ".env"))
             assert path.is_relative_to(ws)
             if file_io.kind(path) == "folder":
                 with open_folder_beneath(path) as fd:

@@ -93,9 +93,9 @@ def count(tx: Transaction, table: str, **where: Any) -> int:
 
 def change(tx: Transaction, table: str, values: Mapping[str, object], **where: Any) -> int:
     """Set the `values` and return the number of changed rows."""
-    conditions, sought = _conditions(where)
+    conditions, condition_values = _conditions(where)
     sets = ", ".join(f"{column} = ?" for column in values)
-    return tx.run(f"UPDATE {table} SET {sets}{conditions}", [*values.values(), *sought])
+    return tx.run(f"UPDATE {table} SET {sets}{conditions}", [*values.values(), *condition_values])
 
 
 def add(tx: Transaction, table: str, **values: object) -> None:

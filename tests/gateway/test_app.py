@@ -71,8 +71,8 @@ async def test_unrestricted_tools_cannot_reach_files_of_kore(
     settings = load_settings(
         config=None, home=tmp_path, cwd=tmp_path, environ={}, overrides=overrides
     )
-    wanted = ("secrets.json", "kore.db", "kore.db-wal", "kore.lock", "notes.md")
-    calls = (f'!tool read_file {{"path": "{tmp_path / name}"}}' for name in wanted)
+    own_files = ("secrets.json", "kore.db", "kore.db-wal", "kore.lock", "notes.md")
+    calls = (f'!tool read_file {{"path": "{tmp_path / name}"}}' for name in own_files)
     message = console_message("\n".join(calls))
     async with (
         asyncio.timeout(30),

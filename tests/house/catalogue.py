@@ -109,14 +109,14 @@ def fields(text: str) -> set[tuple[str, str | None, str | None]]:
 
 
 def main() -> int:
-    wanted = texts()
+    used_texts = texts()
     missing = 0
     for language in TRANSLATED:
         known = dict(read(language))
-        write(language, {english: known[english] for english in wanted if english in known})
-        for english in sorted(wanted.keys() - known.keys()):
+        write(language, {english: known[english] for english in used_texts if english in known})
+        for english in sorted(used_texts.keys() - known.keys()):
             missing += 1
-            print(f"{language}  {wanted[english]}  {json.dumps(english, ensure_ascii=False)}")
+            print(f"{language}  {used_texts[english]}  {json.dumps(english, ensure_ascii=False)}")
     if missing:
         print(f"{missing} entries are missing: add them to agent/languages/", file=sys.stderr)
     return 1 if missing else 0

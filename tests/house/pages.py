@@ -52,7 +52,7 @@ def code_spans(text: str) -> set[str]:
 
 def links(text: str) -> list[str]:
     """Return the targets of links outside of code blocks."""
-    return ["".join(found) for found in _LINK.findall(_FENCE.sub("", text))]
+    return ["".join(groups) for groups in _LINK.findall(_FENCE.sub("", text))]
 
 
 def source_paths(text: str) -> list[str]:

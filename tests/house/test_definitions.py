@@ -79,12 +79,12 @@ def test_docstrings_name_classes_that_exist() -> None:
         for path, text in texts.items()
         if (names := set(_CLASS_IN_TEXT.findall(text)) - defined)
     }
-    sought = set().union(*unknown.values())
+    unknown_names = set().union(*unknown.values())
     # Parse only files that may use one of the names, for example of a library.
     used = {
         name
         for path, text in texts.items()
-        if sought & set(_WORD.findall(text))
+        if unknown_names & set(_WORD.findall(text))
         for name in _names(parse(path))
     }
     violations = {

@@ -24,9 +24,9 @@ def test_extras_are_installed_by_the_project_name() -> None:
     for package in PACKAGES:
         texts += (ROOT / package).rglob("*.py")
     results = [
-        (str(path.relative_to(ROOT)), wanted)
+        (str(path.relative_to(ROOT)), requirement)
         for path in texts
-        for wanted in re.findall(r"pip install '([\w-]+\[\w+\])'", path.read_text("utf-8"))
+        for requirement in re.findall(r"pip install '([\w-]+\[\w+\])'", path.read_text("utf-8"))
     ]
     assert len(results) > 10
     assert [

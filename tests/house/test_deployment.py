@@ -225,12 +225,12 @@ def test_image_has_the_extras_for_several_processes() -> None:
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    wanted = {
+    required = {
         re.split(r"[\[<>=]", item)[0].lower().replace("_", "-")
         for extra in chosen
         for item in project["optional-dependencies"][extra]
     }
-    assert wanted - pinned == set()
+    assert required - pinned == set()
 
 
 def _mounts(pod: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -31,26 +31,26 @@ def source_files(folder: str, suffix: str) -> set[str]:
 
 
 def test_wheel_contains_every_module_prompt_and_migration(wheel: set[str]) -> None:
-    wanted = {
+    expected_files = {
         name
         for package in PACKAGES
         for suffix in (".py", ".md", ".sql", ".toml", ".typed", ".jsonl")
         for name in source_files(package, suffix)
     }
-    assert wanted - wheel == set()
+    assert expected_files - wheel == set()
     assert any(name.endswith(".sql") for name in wheel)
     assert any(name.startswith("agent/prompts/") and name.endswith(".md") for name in wheel)
 
 
 def test_wheel_contains_the_starter_workspace_as_gateway_data(wheel: set[str]) -> None:
     starter = ROOT / "workspace"
-    wanted = {
+    expected_files = {
         str(Path("gateway/starter") / path.relative_to(starter))
         for path in starter.rglob("*")
         if path.is_file()
     }
-    assert "gateway/starter/memory/MEMORY.md" in wanted
-    assert wanted - wheel == set()
+    assert "gateway/starter/memory/MEMORY.md" in expected_files
+    assert expected_files - wheel == set()
 
 
 def test_wheel_is_marked_as_typed(wheel: set[str]) -> None:

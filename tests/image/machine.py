@@ -21,12 +21,12 @@ PERSONAL = {"cache-dir", "log", "target", "user", "prefix", "root", "require-vir
 @asynccontextmanager
 async def engine(work: Path) -> AsyncIterator[tuple[Engine, str]]:
     """Yield the engine and the base image to build on; `KORE_IMAGE_BASE` sets another base."""
-    wanted = os.environ.get("KORE_IMAGE_BASE")
+    configured_base = os.environ.get("KORE_IMAGE_BASE")
     for program in ("docker", "podman"):
         if shutil.which(program) and (await run(program, "info")).code == 0:
             docker: Engine = Docker(program)
             try:
-                yield docker, wanted or SLIM_BASE
+                yield docker, configured_base or SLIM_BASE
             finally:
                 await docker.remove()
             return
@@ -35,7 +35,7 @@ async def engine(work: Path) -> AsyncIterator[tuple[Engine, str]]:
     cache.mkdir(parents=True, exist_ok=True)
     chroot = Chroot(cache, work)
     try:
-        yield chroot, wanted or await chroot.make_base()
+        yield chroot, configured_base or await chroot.make_base()
     finally:
         await chroot.remove()
 

@@ -250,9 +250,10 @@ async def test_granted_host_gets_nothing_unapproved(
         await carrier(scene, plant(scene, attack))
         assert [visit.path for visit in scene.site.visits] == ["/news"]
         assert scene.leaked() == []
-        assert [(asked.tool, asked.rule) for asked in scene.person.requests] == [
-            ("exec", "taint-way-out")
-        ]
+        assert [
+            (approval_request.tool, approval_request.rule)
+            for approval_request in scene.person.requests
+        ] == [("exec", "taint-way-out")]
     yes = tmp_path / "yes"
     yes.mkdir()
     async with open_scene(yes, person=Agreeing(), sandbox=confining, granted=True) as scene:
@@ -266,7 +267,7 @@ async def test_failed_edit_of_a_marked_file_taints_the_turn(tmp_path: Path) -> N
         order = {"path": "download.md", "old_string": "The fair open on Monday", "new_string": "x"}
         await scene.say(f"@@ edit_file {json.dumps(order)}")
         await scene.say('@@ remember {"text": "Monday"}')
-        assert [asked.tool for asked in scene.person.requests] == ["remember"]
+        assert [approval_request.tool for approval_request in scene.person.requests] == ["remember"]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,9 @@ async def test_commands_cannot_remove_a_mark(way: str, tmp_path: Path, sandbox: 
         scene.person.requests.clear()
         scene.agent.models = ModelPool.of(Obedient(), {})
         await scene.say('Sum it up. @@ read_file {"path": "washed.md"}', session="three")
-        assert [asked.rule for asked in scene.person.requests] == ["taint-memory"]
+        assert [approval_request.rule for approval_request in scene.person.requests] == [
+            "taint-memory"
+        ]
         scene.agent.models = ModelPool.of(Obedient(), {})
         result = await scene.agent.run('@@ exec {"command": "echo still here"}', session="four")
         results = [m.text for m in result.messages if m.role == "tool"]
@@ -312,4 +315,6 @@ async def test_files_written_from_a_marked_file_are_marked(
             scene.agent.models = ModelPool.of(Obedient(), {})
             read = f'@@ read_file {{"path": "{name}"}}'
             await scene.say(f'{read}\n@@ remember {{"text": "{name}"}}', session=name)
-        assert [asked.rule for asked in scene.person.requests] == ["taint-memory"] * 2
+        assert [approval_request.rule for approval_request in scene.person.requests] == [
+            "taint-memory"
+        ] * 2

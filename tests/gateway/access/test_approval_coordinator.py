@@ -300,9 +300,9 @@ async def test_removed_person_loses_their_grants(tmp_path: Path) -> None:
     model = ["hello", assistant("", (change("1"),)), "a", assistant("", (change("2"),)), "b"]
     other = {"chat": "8", "sender": Sender("8", "Bob")}
 
-    async def let_in(parts: Parts, heard: int) -> None:
+    async def let_in(parts: Parts, message_count: int) -> None:
         await accept_messages(parts, chat_message("hello?", **other))
-        replies = await parts.platform.answers("8", heard)
+        replies = await parts.platform.answers("8", message_count)
         await parts.service.approve_pairing(replies[-1].split("`")[1])
 
     async with running(tmp_path, model, owner=OWNER, allow=(), platform=Asking()) as parts:

@@ -155,10 +155,10 @@ async def test_kept_procedure_is_shown_as_a_diff_in_every_mode(tmp_path: Path, m
         keep = chat_message("/learn yes")
         await accept_messages(parts, keep)
         await parts.until_stored("approval", state="open")
-        [asked] = await parts.service.list_approvals()
-        assert "+Run `make release`." in (asked.request.diff or "")
+        [open_approval] = await parts.service.list_approvals()
+        assert "+Run `make release`." in (open_approval.request.diff or "")
         assert not (parts.workspace / path).exists()
-        assert await parts.service.answer_approval(asked.nonce, "once", "cli:0")
+        assert await parts.service.answer_approval(open_approval.nonce, "once", "cli:0")
         await parts.until_answered(replace(keep, event_id=f"{keep.event_id}:learn"))
         assert (parts.workspace / path).read_text() == text
     last = [message for message in model.requests[-1].messages if message.role == "user"][-1]

@@ -8,17 +8,17 @@ from tests.gateway.config.loading import load
 
 def test_reload_applies_only_live_settings(tmp_path: Path) -> None:
     running = load(tmp_path, {"agent": {"max_iterations": 3}, "http": {"port": 1}})
-    wanted = load(
+    new_settings = load(
         tmp_path,
         {"agent": {"max_iterations": 4}, "http": {"port": 2}, "telegram": {"enabled": True}},
     )
-    diff = update(running, wanted)
+    diff = update(running, new_settings)
     assert diff.changed_keys == ("agent.max_iterations",)
     assert diff.restart_keys == ("http.port", "telegram.enabled")
     assert diff.settings.agent.max_iterations == 4
     assert diff.settings.http.port == 1
     assert not TELEGRAM.section_of(diff.settings).enabled
-    assert update(diff.settings, wanted).restart_keys == diff.restart_keys
+    assert update(diff.settings, new_settings).restart_keys == diff.restart_keys
 
 
 def test_allowed_senders_reload_but_a_bot_token_does_not(

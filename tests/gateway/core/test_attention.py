@@ -17,13 +17,13 @@ STOP = Done(Result(True, "text", "20260101_000000", (), stopped="cancelled"))
 
 def reasons(after_s: float | None, *timed: tuple[float, SessionEvent]) -> list[str]:
     """Return the reasons found in events at these times, in seconds."""
-    found: list[str] = []
+    results: list[str] = []
     clock = [0.0]
     rule = AttentionRule(after_s, lambda: clock[0])
     for clock[0], event in timed:
         if (attention := rule.take("s", event)) is not None:
-            found.append(attention.reason)
-    return found
+            results.append(attention.reason)
+    return results
 
 
 @pytest.mark.parametrize(("end_s", "count"), [(9.9, 0), (10, 1)])

@@ -99,7 +99,7 @@ async def test_damaged_database_is_left_unchanged(alone: GatewayProcess) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "message"),
     [
         ("{", "config.json"),
         ('{"telegram": {"enabled": true}}', "telegram.token"),
@@ -107,11 +107,11 @@ async def test_damaged_database_is_left_unchanged(alone: GatewayProcess) -> None
     ],
     ids=["syntax", "token", "model"],
 )
-async def test_invalid_config_is_one_line(alone: GatewayProcess, text: str, wanted: str) -> None:
+async def test_invalid_config_is_one_line(alone: GatewayProcess, text: str, message: str) -> None:
     alone.config.write_text(text)
     ran = await alone.kore("gateway")
     assert (ran.code, ran.out) == (2, "")
-    assert wanted in ran.err
+    assert message in ran.err
     assert len(ran.err.splitlines()) <= 2, ran.err
 
 

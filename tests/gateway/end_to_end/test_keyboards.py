@@ -96,20 +96,20 @@ async def test_conversations_and_models_have_buttons(alone: GatewayProcess) -> N
 
 
 @pytest.mark.parametrize(
-    ("allowed", "told"),
+    ("allowed", "notification"),
     [
         (["*"], "/mode auto"),
         ([], "Only approved users can use this button."),
     ],
 )
 async def test_press_has_the_permissions_of_its_person(
-    alone: GatewayProcess, allowed: list[str], told: str
+    alone: GatewayProcess, allowed: list[str], notification: str
 ) -> None:
     alone.configure({"telegram": {"allow_from": allowed}})
     await alone.start()
     shown = await menu(alone, "/mode@kore_test_bot", GROUP)
     before = alone.api.answers(GROUP)
-    assert await press(alone, shown, "auto", user_id=8) == told
+    assert await press(alone, shown, "auto", user_id=8) == notification
     await alone.idle()
     if allowed:
         await alone.until(lambda: not shown.reply_markup)

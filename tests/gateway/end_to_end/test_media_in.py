@@ -65,7 +65,7 @@ async def test_places_and_contacts_become_text(gateway: GatewayProcess, chat: in
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "told"),
+    ("kind", "field", "label"),
     [
         ("story", {"id": 1, "chat": {"id": 5, "first_name": "Ann"}}, "story: of Ann, which bots"),
         (
@@ -77,12 +77,12 @@ async def test_places_and_contacts_become_text(gateway: GatewayProcess, chat: in
     ],
 )
 async def test_every_kind_of_message_is_answered(
-    gateway: GatewayProcess, chat: int, kind: str, field: dict[str, object], told: str
+    gateway: GatewayProcess, chat: int, kind: str, field: dict[str, object], label: str
 ) -> None:
     await gateway.api.user_sends(chat, kind, field=field)
     await gateway.idle()
     assert gateway.api.answers(chat) == [f"echo: [{kind}]"]
-    assert told in last_user_message(gateway)
+    assert label in last_user_message(gateway)
 
 
 async def test_album_is_one_message(gateway: GatewayProcess, chat: int) -> None:

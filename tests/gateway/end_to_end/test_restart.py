@@ -90,7 +90,7 @@ async def test_clean_restart_completes_turns_and_keeps_earlier_requests_unchange
     assert alone.api.answers(7) == ["Done."]
     await alone.start()
     assert await alone.answers_to(7, "again") == ["Done.", "echo: again"]
-    before, after = (asked.raw for asked in alone.model.requests[-2:])
+    before, after = (received_request.raw for received_request in alone.model.requests[-2:])
     assert after.startswith(before[: before.rindex(b"]")])
 
 
@@ -160,9 +160,9 @@ async def test_turn_without_progress_is_abandoned_and_can_be_replayed(
 ) -> None:
     alone.model.mind = lambda body: ReplyScript(text="never", latency_s=60.0)
     await alone.api.user_says(7, "hi")
-    for life in range(1, 4):
+    for attempt in range(1, 4):
         await alone.start()
-        await alone.until(lambda life=life: len(alone.model.requests) == life)  # type: ignore[misc]
+        await alone.until(lambda attempt=attempt: len(alone.model.requests) == attempt)  # type: ignore[misc]
         await alone.kill()
     alone.model.mind = lambda body: ReplyScript(text="at last")
     await alone.start()

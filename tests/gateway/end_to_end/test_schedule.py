@@ -108,9 +108,9 @@ async def test_terminal_manages_jobs_of_a_running_gateway(
 ) -> None:
     await alone.start()
     await alone.answers_to(OWNER, "hi")
-    made = await alone.kore("cron", "add", "--zone", "Europe/Berlin", "daily 09:00", "stand up")
-    assert made.code == 0
-    assert made.out.startswith("Job 1: stand up, daily at 09:00 (Europe/Berlin), next ")
+    creation = await alone.kore("cron", "add", "--zone", "Europe/Berlin", "daily 09:00", "stand up")
+    assert creation.code == 0
+    assert creation.out.startswith("Job 1: stand up, daily at 09:00 (Europe/Berlin), next ")
     (job,) = await jobs(alone)
     assert (job["rule"], job["zone"]) == ("cron 0 9 * * *", "Europe/Berlin")
     assert (await alone.kore("cron", "run", "1")).out == "Running job 1 now.\n"

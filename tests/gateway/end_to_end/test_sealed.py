@@ -42,8 +42,8 @@ async def test_sealed_store_survives_restarts_backups_and_new_keys(
     async with gateway:
         assert await gateway.answers_to(CHAT, "canary one") == ["echo: canary one"]
         assert (await gateway.kore("backup", gateway.home / "copy.db")).code == 0
-        beside = await gateway.kore("store", "rekey", "--to", "TWO_KEY")
-        assert (beside.code, "is in use by kore gateway" in beside.err) == (75, True)
+        rekeying = await gateway.kore("store", "rekey", "--to", "TWO_KEY")
+        assert (rekeying.code, "is in use by kore gateway" in rekeying.err) == (75, True)
         await gateway.kill()
         assert b"canary" not in gateway.stored()
         await gateway.start()

@@ -66,14 +66,16 @@ async def machines(tmp_path: Path, place: SharedPlace) -> AsyncIterator[Machines
     """Yield two machines, each with a home and a workspace of its own."""
     store = {"url": postgres_server.create_database(), "files": place.address}
     async with BotApi() as api, ModelServer(api_key=KEY) as model:
-        made = []
+        machines_made = []
         for name in ("first", "second"):
             machine = tmp_path / name
             machine.mkdir()
             sections = {"store": store}
-            made.append(GatewayProcess(machine, api, model, sections, environ=place.environ))
-        yield Machines(*made)
-        for item in made:
+            machines_made.append(
+                GatewayProcess(machine, api, model, sections, environ=place.environ)
+            )
+        yield Machines(*machines_made)
+        for item in machines_made:
             if item.runs:
                 await item.kill()
             item.check_clean()

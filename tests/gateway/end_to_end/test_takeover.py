@@ -51,9 +51,9 @@ async def test_one_shot_run_leaves_the_chats_to_the_gateway(alone: GatewayProces
     alone.api.heal()
     alone.model.latency_s = 0
     before = len(alone.model.requests)
-    for said in ("one", "two"):
-        ran = await alone.kore("agent", "-m", said)
-        assert (ran.code, ran.out) == (0, f"echo: {said}\n"), ran.err
+    for text in ("one", "two"):
+        ran = await alone.kore("agent", "-m", text)
+        assert (ran.code, ran.out) == (0, f"echo: {text}\n"), ran.err
     assert len(alone.model.requests) == before + 2
     assert alone.api.answers(9) == []
     await alone.start()

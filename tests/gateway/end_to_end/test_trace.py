@@ -32,7 +32,7 @@ async def test_chat_selects_its_trace_level_and_keeps_it(alone: GatewayProcess) 
     work(alone, "c.txt")
     assert (await alone.answers_to(OWNER, "go"))[-1] == "Done."
     # The trace is not sent to the model.
-    assert all("🔧" not in asked.raw.decode() for asked in alone.model.requests)
+    assert all("🔧" not in request.raw.decode() for request in alone.model.requests)
 
 
 async def test_configuration_sets_the_default_trace_level(

@@ -112,8 +112,8 @@ async def until_page(
 
 async def test_status_shows_workers_and_waiting_messages(fleet: Fleet) -> None:
     await fleet.front.start()
-    lone = await fleet.front.kore("status", "--all")
-    assert "no worker is running" in lone.out
+    status_result = await fleet.front.kore("status", "--all")
+    assert "no worker is running" in status_result.out
     await fleet.front.api.user_says(1, "hello")
     await fleet.front.until(lambda: not fleet.front.api.pending_updates)
     waiting = json.loads((await fleet.front.kore("status", "--json")).out)["workers"]

@@ -26,13 +26,13 @@ async def test_worker_continues_its_turn_after_a_database_outage(
     tmp_path: Path,
 ) -> None:
     """This also applies if the gateway reconnects first."""
-    front, beside = tmp_path / "front", tmp_path / "worker"
+    front, worker_home = tmp_path / "front", tmp_path / "worker"
     front.mkdir()
-    beside.mkdir()
+    worker_home.mkdir()
     async with BotApi() as api, ModelServer(api_key=KEY) as model:
         with (
             closing(PostgresServer(is_durable=True)) as server,
-            cutting_proxy(server.folder, beside) as proxy,
+            cutting_proxy(server.folder, worker_home) as proxy,
         ):
             address = server.create_database()
             database = address.partition("kore@/")[2].partition("?")[0]
@@ -43,7 +43,9 @@ async def test_worker_continues_its_turn_after_a_database_outage(
                 runtime_dir=front,
             )
             there = {"store": {**store, "url": proxy.address(database)}}
-            worker = GatewayProcess(*(beside, api, model, there), verb="worker", runtime_dir=beside)
+            worker = GatewayProcess(
+                *(worker_home, api, model, there), verb="worker", runtime_dir=worker_home
+            )
             async with gateway:
                 await worker.launch()
                 model.script(ReplyScript(text="still here", waits_at=0))

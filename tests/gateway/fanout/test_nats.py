@@ -132,12 +132,12 @@ async def test_frames_respect_the_maximum_of_the_server(tmp_path: Path) -> None:
 async def test_database_that_names_the_subjects_is_awaited(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked = 0
+    attempts = 0
 
     async def find_late() -> str:
-        nonlocal asked
-        asked += 1
-        if asked < 3:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
             raise LinkLost("the database is away")
         return KORE_ID
 
@@ -148,7 +148,7 @@ async def test_database_that_names_the_subjects_is_awaited(
         async with joined(late, "front") as stream:
             stream.publish(b"hello")
             await wait_until(lambda: stream.messages == [b"hello"])
-        assert (asked, "the database is away" in caplog.text) == (3, True)
+        assert (attempts, "the database is away" in caplog.text) == (3, True)
     finally:
         server.kill()
 

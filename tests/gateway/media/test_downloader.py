@@ -144,9 +144,9 @@ async def test_changed_file_is_kept_and_the_download_stored_next_to_it(
             woken.clear()
         await cancel_and_wait(work)
         assert changed.read_bytes() == b"changed"
-        (beside,) = set(changed.parent.iterdir()) - {changed}
-        assert beside.read_bytes() == DATA
-        assert beside.name == changed.name.replace(".txt", "-2.txt")
+        (sibling,) = set(changed.parent.iterdir()) - {changed}
+        assert sibling.read_bytes() == DATA
+        assert sibling.name == changed.name.replace(".txt", "-2.txt")
         assert platform.fetches == 1
 
 
@@ -172,11 +172,11 @@ class Private(Inboxes):
 
 
 @pytest.mark.parametrize("group", [False, True])
-@pytest.mark.parametrize("made", [SlowPlatform, BreakingPlatform])
+@pytest.mark.parametrize("make_platform", [SlowPlatform, BreakingPlatform])
 async def test_download_of_a_deleted_person_is_discarded(
-    tmp_path: Path, made: Callable[[], SlowPlatform], group: bool
+    tmp_path: Path, make_platform: Callable[[], SlowPlatform], group: bool
 ) -> None:
-    platform = made()
+    platform = make_platform()
     async with opened(tmp_path, [], platform=platform) as parts:
         workspace = parts.workspace.resolve()
         photo = Media("photo", size_bytes=len(DATA), remote="f", unique="u")

@@ -28,11 +28,11 @@ def name_in_storage(name: str | None, **more: str) -> str:
     ],
 )
 def test_name_is_one_plain_component(name: str | None) -> None:
-    made = name_in_storage(name)
-    assert "/" not in made
-    assert not made.startswith(".")
-    assert len(f".{made}.part".encode()) <= 255
-    assert made.isprintable()
+    stored_name = name_in_storage(name)
+    assert "/" not in stored_name
+    assert not stored_name.startswith(".")
+    assert len(f".{stored_name}.part".encode()) <= 255
+    assert stored_name.isprintable()
 
 
 def test_storage_name_depends_on_the_file() -> None:
@@ -64,9 +64,9 @@ async def test_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_unnamed_file_is_named_after_its_kind() -> None:
-    made = storage_name(Media("voice", media_type="audio/ogg", unique="u"), "bot")
-    assert made.startswith("voice-")
-    assert made.endswith(".ogg")
+    stored_name = storage_name(Media("voice", media_type="audio/ogg", unique="u"), "bot")
+    assert stored_name.startswith("voice-")
+    assert stored_name.endswith(".ogg")
 
 
 async def test_file_is_written_atomically(tmp_path: Path) -> None:

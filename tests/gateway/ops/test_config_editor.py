@@ -68,13 +68,13 @@ async def test_rest_of_the_file_is_kept(editor: Callable[..., ConfigEditor], hom
 async def test_unknown_key_of_the_file_is_kept(
     editor: Callable[..., ConfigEditor], home: Path
 ) -> None:
-    made = editor()
+    own_editor = editor()
     file = home / "config.json"
     content = json.loads(file.read_text())
     content["agent"]["from_the_future"] = 1
     file.write_text(json.dumps(content))
-    assert "from_the_future" in made.list_settings()["problem"]
-    await change(made, "agent.max_iterations", "7")
+    assert "from_the_future" in own_editor.list_settings()["problem"]
+    await change(own_editor, "agent.max_iterations", "7")
     assert json.loads(file.read_text())["agent"]["from_the_future"] == 1
 
 
@@ -113,15 +113,15 @@ async def test_invalid_change_is_reported_and_not_written(
 async def test_file_changed_meanwhile_is_not_overwritten(
     editor: Callable[..., ConfigEditor], home: Path
 ) -> None:
-    made = editor()
-    checked = made.check("agent.max_iterations", "7")
+    own_editor = editor()
+    checked = own_editor.check("agent.max_iterations", "7")
     # Another value than the checked one, and another file.
     with pytest.raises(ConfigError, match="changed meanwhile"):
-        await made.change("agent.max_iterations", "8", checked["proposal"], is_confirmed=True)
+        await own_editor.change("agent.max_iterations", "8", checked["proposal"], is_confirmed=True)
     await change(editor(), "agent.temperature", "0.5")
     theirs = (home / "config.json").read_bytes()
     with pytest.raises(ConfigError, match="changed meanwhile"):
-        await made.change("agent.max_iterations", "7", checked["proposal"], is_confirmed=True)
+        await own_editor.change("agent.max_iterations", "7", checked["proposal"], is_confirmed=True)
     assert (home / "config.json").read_bytes() == theirs
 
 
@@ -172,14 +172,14 @@ def test_secret_variable_cannot_be_read_by_a_reference(
 def test_setting_from_the_environment_is_locked(
     editor: Callable[..., ConfigEditor],
 ) -> None:
-    made = editor(KORE_AGENT_MAX_ITERATIONS="9")
-    row = rows(made)["agent.max_iterations"]
+    own_editor = editor(KORE_AGENT_MAX_ITERATIONS="9")
+    row = rows(own_editor)["agent.max_iterations"]
     assert row["value"] == 9
     assert "KORE_AGENT_MAX_ITERATIONS" in row["locked"]
     for value in ("7", None):
         with pytest.raises(ConfigError, match="KORE_AGENT_MAX_ITERATIONS"):
-            made.check("agent.max_iterations", value)
-    assert rows(made)["agent.model"]["locked"] == ""
+            own_editor.check("agent.max_iterations", value)
+    assert rows(own_editor)["agent.model"]["locked"] == ""
 
 
 async def test_wider_permission_needs_confirmation(

@@ -180,9 +180,9 @@ async def test_channel_is_opened_under_its_name(on_path: None, tmp_path: Path) -
         for plugins in ({"other_name": {}}, {"no_channel": {}}, {"weather": {"tokn": "t"}}):
             with pytest.raises(ConfigError, match=r"channel|weather\.tokn"):
                 await channels(**plugins)
-    way = ("weather", "main")
-    assert allowed_senders(settings(weather={"allow_from": ["7"]}), [way])[way] == ("7",)
-    assert allowed_senders(settings(weather={}), [way])[way] == ()
+    route = ("weather", "main")
+    assert allowed_senders(settings(weather={"allow_from": ["7"]}), [route])[route] == ("7",)
+    assert allowed_senders(settings(weather={}), [route])[route] == ()
 
 
 def test_role_accepts_a_person_id_with_a_colon(on_path: None, tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_people_of_a_package_reload_and_other_keys_need_a_restart(on_path: None)
         "python_plugins.cellar",
         "python_plugins.weather.city",
     )
-    way = ("weather", "main")
-    assert allowed_senders(diff.settings, [way])[way] == ("8",)
+    route = ("weather", "main")
+    assert allowed_senders(diff.settings, [route])[route] == ("8",)
     assert diff.settings.python_plugins["weather"]["city"] == "Oslo"
     assert diff.settings.python_plugins.keys() == {"weather", "cellar"}
     assert update(diff.settings, loaded).restart_keys == diff.restart_keys
@@ -221,8 +221,8 @@ def test_people_of_a_second_account_reload(on_path: None) -> None:
 
     diff = update(account("7"), account("8"))
     assert diff.changed_keys == ("python_plugins.weather.accounts",)
-    way = ("weather", "b")
-    assert allowed_senders(diff.settings, [way])[way] == ("8",)
+    route = ("weather", "b")
+    assert allowed_senders(diff.settings, [route])[route] == ("8",)
 
 
 def test_removed_key_of_a_package_needs_a_restart(on_path: None) -> None:

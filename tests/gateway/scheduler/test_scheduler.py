@@ -102,7 +102,7 @@ async def test_stop_ends_the_running_job_of_its_chat_and_keeps_queued_messages(
         await place.answer_to("/cron ask --own every 1h sing")
         place.clock.ahead += 3_601
         for job in ("count", "sing"):
-            await wait_until(lambda job=job: any(job in asked for asked in model.texts), 30)
+            await wait_until(lambda job=job: any(job in prompt for prompt in model.texts), 30)
         model.let_go("and now?")
         await place.parts.bus.submit(chat_message("and now?"))
         # A stop in another chat does not reach the job.
@@ -431,8 +431,8 @@ async def test_job_that_would_be_rejected_asks_no_person(tmp_path: Path) -> None
     from gateway.core.messages import Sender
     from gateway.store.repositories.conversations import sessions
 
-    wanted = tool_call("c1", "schedule", action="add", when="in 5m", text="tea")
-    model = ScriptedProvider(["hello", assistant("", (wanted,)), "I could not."])
+    schedule_call = tool_call("c1", "schedule", action="add", when="in 5m", text="tea")
+    model = ScriptedProvider(["hello", assistant("", (schedule_call,)), "I could not."])
     async with running(tmp_path, model, owner="chat:7") as parts:
         await parts.bus.submit(chat_message("/queue join", "-1"))
         await parts.bus.submit(chat_message("hi", "-1"))
@@ -453,8 +453,8 @@ async def test_job_is_tried_before_the_question_and_created_once(tmp_path: Path)
     from agent.types import assistant
 
     unread = tool_call("c1", "schedule", action="add", when="whenever", text="tea")
-    wanted = tool_call("c2", "schedule", action="add", when="in 5m", text="tea")
-    model = ScriptedProvider([assistant("", (unread, wanted)), "done"])
+    schedule_call = tool_call("c2", "schedule", action="add", when="in 5m", text="tea")
+    model = ScriptedProvider([assistant("", (unread, schedule_call)), "done"])
     async with with_timer(tmp_path, model, owner="chat:7") as place:
         assert (await place.answer_to("tea in five minutes")).startswith("done")
         assert len(await place.parts.stored("job", "id")) == 1

@@ -92,13 +92,13 @@ async def test_answer_sent_into_a_lost_connection_is_shown_once(
         server = {"server": {"hosts": [f"127.0.0.1:{proxy.port}"]}}
         file.write_text(json.dumps(json.loads(file.read_text()) | server))
         await stack.enter_async_context(machine.serving("--listen-addr", f"127.0.0.1:{port}"))
-        beside = await stack.enter_async_context(Client(f"http://127.0.0.1:{port}", token))
+        observer = await stack.enter_async_context(Client(f"http://127.0.0.1:{port}", token))
         window = await stack.enter_async_context(attached(machine, proxy.port, token))
         await say(window, "one")
         await answers_shown(window, "echo: one")
         proxy.hold()
         await say(window, "two")
-        await until_delivered(beside, "echo: two")
+        await until_delivered(observer, "echo: two")
         proxy.cut()
         await window.see(lambda text: "Reconnected" in text and "echo: two" in text)
         await say(window, "three")
@@ -113,16 +113,16 @@ async def test_killed_owner_behind_a_server_costs_no_answer(machine: Machine, to
     port, rounds = free_port(), 3
     async with (
         machine.serving("--listen-addr", f"127.0.0.1:{port}"),
-        Client(f"http://127.0.0.1:{port}", token) as beside,
+        Client(f"http://127.0.0.1:{port}", token) as observer,
         attached(machine, port, token) as window,
     ):
         for n in range(rounds):
             async with machine.run("gateway") as gateway:
                 async with asyncio.timeout(90):
-                    while await owner_pid(beside) != gateway.pid:
+                    while await owner_pid(observer) != gateway.pid:
                         await asyncio.sleep(0.05)
                 await say(window, f"round {n}")
-                await until_delivered(beside, f"echo: round {n}")
+                await until_delivered(observer, f"echo: round {n}")
                 gateway.send_signal(signal.SIGKILL)
                 await gateway.wait()
             await say(window, f"after {n}")

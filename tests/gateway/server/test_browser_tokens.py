@@ -23,10 +23,10 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         yield server
 
 
-@pytest.mark.parametrize("way", ["token", "code"])
-async def test_browser_logins_end_with_their_token(server: Served, way: str) -> None:
+@pytest.mark.parametrize("ending", ["token", "code"])
+async def test_browser_logins_end_with_their_token(server: Served, ending: str) -> None:
     secret = server.tokens.add("lent", ("admin",))
-    if way == "code":
+    if ending == "code":
         server.secrets["admin"] = secret
         async with server.session() as session:
             secret = await login_code(session)

@@ -13,8 +13,8 @@ def begin(tx: Transaction, *texts: str) -> str:
     return session
 
 
-async def texts(histories: SessionWindowCache, session: str, asked: str) -> list[str]:
-    window = await histories.open(session, user(asked))
+async def texts(histories: SessionWindowCache, session: str, question: str) -> list[str]:
+    window = await histories.open(session, user(question))
     return [message.text for message in window.messages]
 
 

@@ -145,7 +145,7 @@ def test_same_text_is_never_sealed_identically() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "opened", "sentence"),
+    ("sealing_key", "opened", "sentence"),
     [
         (KEY, OTHER, "encrypted with a different key from the one in KORE_STORE_KEY"),
         (KEY, None, "is encrypted, but store.encryption_key_env is not set"),
@@ -155,10 +155,10 @@ def test_same_text_is_never_sealed_identically() -> None:
     ids=["another key", "no key", "a key too many"],
 )
 def test_wrong_key_changes_not_one_byte(
-    tmp_path: Path, made: bytes | None, opened: bytes | None, sentence: str
+    tmp_path: Path, sealing_key: bytes | None, opened: bytes | None, sentence: str
 ) -> None:
     path = tmp_path / "kore.db"
-    with open_transaction(path, cipher=made and _cipher(made)) as tx:
+    with open_transaction(path, cipher=sealing_key and _cipher(sealing_key)) as tx:
         _fill(tx)
     before = _raw(tmp_path)
     for check in (False, True):

@@ -62,18 +62,20 @@ def numbers(url: str) -> list[int]:
     return sorted(number for (number,) in rows)
 
 
-def set_numbers(url: str, *kept: int) -> None:
+def set_numbers(url: str, *numbers_kept: int) -> None:
     """Pretend that the database contains these migrations only."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
             connection.execute("DELETE FROM migration")
-            connection.executemany("INSERT INTO migration VALUES (?, 0)", [(n,) for n in kept])
-            connection.execute(f"PRAGMA user_version={max(kept)}")
+            connection.executemany(
+                "INSERT INTO migration VALUES (?, 0)", [(n,) for n in numbers_kept]
+            )
+            connection.execute(f"PRAGMA user_version={max(numbers_kept)}")
         return
     with closing(connect(url)) as server, server.transaction():
         tx = PostgresTransaction(server)
         stored.delete(tx, "migration")
-        for number in kept:
+        for number in numbers_kept:
             stored.add(tx, "migration", number=number, applied_at=0)
 
 

@@ -207,9 +207,9 @@ async def test_turn_in_another_chat_waits_for_the_summary_of_a_command(tmp_path:
             await model.was_called.wait()
         joined = asyncio.ensure_future(parts.app.compactions.join(session))
         model.go.set()
-        made = await joined
-        assert made is not None
-        assert made.result.summarised_count
+        joined_result = await joined
+        assert joined_result is not None
+        assert joined_result.result.summarised_count
         assert len(model.summary_requests) == 1
         await parts.platform.until(
             lambda: "older messages were summarized" in " ".join(parts.platform.texts("1"))

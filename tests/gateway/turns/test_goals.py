@@ -536,9 +536,9 @@ async def test_chat_of_a_goal_is_notified_of_a_change_made_elsewhere(
         await parts.service.bind_session("cli:local:other", session)
         await accept_messages(parts, console_message(change, chat="other"))
         await parts.until_count(3, "outbox")
-        told = await parts.stored("outbox", "lane", "kind", "outcome")
-        assert ("cli:local:main", "final", "active") in told
-        assert ("cli:local:main", "notice", outcome) in told
+        deliveries = await parts.stored("outbox", "lane", "kind", "outcome")
+        assert ("cli:local:main", "final", "active") in deliveries
+        assert ("cli:local:main", "notice", outcome) in deliveries
 
 
 async def test_change_in_the_chat_of_the_goal_is_reported_once(tmp_path: Path) -> None:

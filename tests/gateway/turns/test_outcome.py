@@ -28,9 +28,9 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("said", [*OPEN, *WHOLE])
-def test_trace_follows_unclosed_code(said: str) -> None:
-    result = Result(True, said, "s", (assistant(said),))
+@pytest.mark.parametrize("text_of_answer", [*OPEN, *WHOLE])
+def test_trace_follows_unclosed_code(text_of_answer: str) -> None:
+    result = Result(True, text_of_answer, "s", (assistant(text_of_answer),))
     (part,) = render(answer(TurnOutcome(result=result, trace=TRACE)))
     assert part.text.endswith(f"\n\n{SHOWN}")
     assert "x = 1" in part.text.removesuffix(SHOWN)
@@ -41,9 +41,9 @@ def test_trace_follows_unclosed_code(said: str) -> None:
     assert [entity.type for entity in part.entities if entity.offset >= begins] == ["code", "bold"]
 
 
-@pytest.mark.parametrize("said", OPEN)
-def test_stop_notice_follows_unclosed_code(said: str) -> None:
-    result = Result(False, "", "s", (assistant(said),), stopped="cancelled")
+@pytest.mark.parametrize("text_of_answer", OPEN)
+def test_stop_notice_follows_unclosed_code(text_of_answer: str) -> None:
+    result = Result(False, "", "s", (assistant(text_of_answer),), stopped="cancelled")
     (part,) = render(answer(TurnOutcome(result=result)))
     assert part.text.endswith("\n\n⏹ Stopped.")
     assert all(

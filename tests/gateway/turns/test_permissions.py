@@ -44,12 +44,12 @@ def request(tool: str = EXEC, command: str = "git status") -> ToolRequest:
 
 def verdict(
     *messages: InboundMessage,
-    asked: ToolRequest | None = None,
+    tool_request: ToolRequest | None = None,
     mode: str | None = None,
     by: TurnPermissions | None = None,
 ) -> str:
     policy = (by or rules()).permissions(messages, "s", mode, turn=1).policy
-    return policy.decide(asked or request()).verdict
+    return policy.decide(tool_request or request()).verdict
 
 
 def other_message(**more: Any) -> InboundMessage:
@@ -82,9 +82,9 @@ def role(*messages: InboundMessage) -> str:
 def test_sandboxed_chat_follows_role_and_mode() -> None:
     permissions = rules(confined=True)
     assert verdict(chat_message("x"), by=permissions) == "allow"
-    assert verdict(chat_message("x"), asked=request(command="make"), by=permissions) == "ask"
+    assert verdict(chat_message("x"), tool_request=request(command="make"), by=permissions) == "ask"
     assert verdict(
-        chat_message("x"), asked=request(command="make"), mode="accept-edits", by=permissions
+        chat_message("x"), tool_request=request(command="make"), mode="accept-edits", by=permissions
     ) == ("allow")
     assert verdict(other_message(), by=permissions) == "deny"
 
@@ -93,9 +93,9 @@ def test_only_boolean_true_enables_auto() -> None:
     assert verdict(console_message("x", options={"auto": True})) == "allow"
     assert verdict(console_message("x", options={"auto": "true"})) == "ask"
     rm = request(command="rm -rf x")
-    assert verdict(console_message("x", options={"auto": True}), asked=rm) == "deny"
+    assert verdict(console_message("x", options={"auto": True}), tool_request=rm) == "deny"
     assert (
-        verdict(console_message("x", options={"mode": "plan"}), asked=request("write_file"))
+        verdict(console_message("x", options={"mode": "plan"}), tool_request=request("write_file"))
         == "deny"
     )
     assert verdict(console_message("x", options={"mode": "everything"})) == "ask"
@@ -104,7 +104,7 @@ def test_only_boolean_true_enables_auto() -> None:
 def test_remote_sender_cannot_choose_permissions_or_folder() -> None:
     options = {"auto": True, "mode": "auto", "cwd": "/etc", "allowed_tools": ["exec"]}
     assert verdict(chat_message("x", options=options)) == "deny"
-    assert verdict(chat_message("x", options=options), asked=request("write_file")) == "ask"
+    assert verdict(chat_message("x", options=options), tool_request=request("write_file")) == "ask"
     assert rules().working_dir(chat_message("x", options=options)) == HERE
     assert (
         rules().working_dir(console_message("x", options={"cwd": "/etc"})) == Path("/etc").resolve()
@@ -117,16 +117,16 @@ def test_tools_of_a_run_are_chosen_at_the_console() -> None:
     assert verdict(only) == "deny"
     without = console_message("x", options={"auto": True, "disallowed_tools": ["exec"]})
     assert verdict(without) == "deny"
-    assert verdict(without, asked=request("write_file")) == "allow"
+    assert verdict(without, tool_request=request("write_file")) == "allow"
     broken = console_message("x", options={"auto": True, "allowed_tools": "exec"})
     assert verdict(broken) == "deny"
 
 
 def test_people_have_their_configured_role() -> None:
     change = request("write_file")
-    assert verdict(chat_message("x"), asked=change) == "ask"
-    assert verdict(other_message(), asked=change) == "deny"
-    assert verdict(other_message(), asked=change, by=rules({"chat:8": "build"})) == "ask"
+    assert verdict(chat_message("x"), tool_request=change) == "ask"
+    assert verdict(other_message(), tool_request=change) == "deny"
+    assert verdict(other_message(), tool_request=change, by=rules({"chat:8": "build"})) == "ask"
     assert role(other_message()) == "general"
 
 
@@ -135,13 +135,13 @@ def test_subagent_report_has_the_permissions_of_all_requesters() -> None:
     message = chat_message(
         "done", task=1, kind="subagent_report", options={"session": "s", "taint": []}
     )
-    assert verdict(message, asked=change) == "ask"
+    assert verdict(message, tool_request=change) == "ask"
     shared = {**message.options.to_json(), "speakers": [{"id": "8", "name": ""}]}
     both = chat_message("done", task=1, kind="subagent_report", options=shared)
-    assert verdict(both, asked=change) == "deny"
+    assert verdict(both, tool_request=change) == "deny"
     assert role(both) == "build+general"
     # A person's own message cannot set these options.
-    assert verdict(chat_message("x", options=shared), asked=change) == "ask"
+    assert verdict(chat_message("x", options=shared), tool_request=change) == "ask"
 
 
 def test_undefined_role_allows_nothing() -> None:
@@ -153,26 +153,33 @@ def test_undefined_role_allows_nothing() -> None:
 
 def test_turn_of_several_people_has_their_common_permissions() -> None:
     change = request("write_file")
-    assert verdict(other_message(), chat_message("x"), asked=change) == "deny"
-    assert verdict(chat_message("x"), other_message(), asked=change) == "deny"
+    assert verdict(other_message(), chat_message("x"), tool_request=change) == "deny"
+    assert verdict(chat_message("x"), other_message(), tool_request=change) == "deny"
     assert role(other_message(), chat_message("x")) == "general+build"
 
 
 def test_conversation_mode_overrides_the_channel_mode() -> None:
     change = request("write_file")
-    assert verdict(chat_message("x"), asked=change, mode="accept-edits") == "allow"
-    assert verdict(chat_message("x"), asked=change, mode="plan") == "deny"
-    assert verdict(chat_message("x"), asked=change, by=rules(modes={"chat": "auto"})) == "allow"
-    assert verdict(console_message("x"), asked=change, by=rules(modes={"cli": "plan"})) == "deny"
+    assert verdict(chat_message("x"), tool_request=change, mode="accept-edits") == "allow"
+    assert verdict(chat_message("x"), tool_request=change, mode="plan") == "deny"
+    assert (
+        verdict(chat_message("x"), tool_request=change, by=rules(modes={"chat": "auto"})) == "allow"
+    )
+    assert (
+        verdict(console_message("x"), tool_request=change, by=rules(modes={"cli": "plan"}))
+        == "deny"
+    )
 
 
 def test_looser_owner_mode_does_not_apply_to_others() -> None:
     change = request("write_file")
     shared = rules({"chat:8": "build"})
     group = {"chat": "-5", "private": False}
-    assert verdict(chat_message("x", **group), asked=change, mode="auto", by=shared) == "allow"
-    assert verdict(other_message(**group), asked=change, mode="auto", by=shared) == "ask"
-    assert verdict(other_message(**group), asked=change, mode="plan", by=shared) == "deny"
+    assert (
+        verdict(chat_message("x", **group), tool_request=change, mode="auto", by=shared) == "allow"
+    )
+    assert verdict(other_message(**group), tool_request=change, mode="auto", by=shared) == "ask"
+    assert verdict(other_message(**group), tool_request=change, mode="plan", by=shared) == "deny"
 
 
 def test_changed_policy_file_applies_to_the_next_call(tmp_path: Path) -> None:
@@ -232,21 +239,21 @@ def with_full_access() -> TurnPermissions:
 def test_full_access_applies_only_to_messages_of_this_process() -> None:
     by, removal = with_full_access(), request(command="rm -rf build; sudo x; echo ${x@P}")
     result = {"options": {"full_access": OWN}}
-    assert verdict(console_message("x", **result), asked=removal, by=by) == "allow"
-    assert verdict(console_message("x"), asked=removal, by=by) == "deny"
+    assert verdict(console_message("x", **result), tool_request=removal, by=by) == "allow"
+    assert verdict(console_message("x"), tool_request=removal, by=by) == "deny"
     other_process = console_message("x", options={"full_access": OTHER})
-    assert verdict(other_process, asked=removal, by=by) == "deny"
+    assert verdict(other_process, tool_request=removal, by=by) == "deny"
     # A gateway has no token to compare with, and the next process has another one.
-    assert verdict(console_message("x", **result), asked=removal, by=rules()) == "deny"
+    assert verdict(console_message("x", **result), tool_request=removal, by=rules()) == "deny"
     # A chat message with the token, and a job created by its conversation.
-    assert verdict(chat_message("x", **result), asked=removal, by=by) == "deny"
+    assert verdict(chat_message("x", **result), tool_request=removal, by=by) == "deny"
     job = replace(console_message("x", **result), kind="job", job=3)
-    assert verdict(job, asked=removal, by=by) == "deny"
+    assert verdict(job, tool_request=removal, by=by) == "deny"
     for message, outcome in ((console_message("x", **result), True), (job, False)):
         assert by.permissions([message], "s", turn=1).full_access is outcome
     # A person who joins the turn is subject to the rules.
     joined = (console_message("x", **result), other_message())
-    assert verdict(*joined, asked=removal, by=by) == "deny"
+    assert verdict(*joined, tool_request=removal, by=by) == "deny"
 
 
 def test_commands_may_write_if_every_speaker_may(tmp_path: Path) -> None:

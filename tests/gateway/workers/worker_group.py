@@ -124,9 +124,9 @@ class WorkerGroup:
 
     def is_at_work(self, worker: GatewayProcess) -> bool:
         """Return whether the current process has joined and found a front."""
-        *_, life = worker.output().split(_JOINS)
+        *_, latest_output = worker.output().split(_JOINS)
         has_joined = worker.output().count(_JOINS) > self._lives[worker.home]
-        return has_joined and _TAKES_TURNS in life
+        return has_joined and _TAKES_TURNS in latest_output
 
     def number(self, worker: GatewayProcess) -> int:
         """Return the worker's number in the database."""

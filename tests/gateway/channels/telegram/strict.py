@@ -75,8 +75,8 @@ def _of_entities(part: OutboundPart) -> Iterator[str]:
 
 
 def _of_extra(entity: Entity) -> Iterator[str]:
-    wanted = {"text_link": {"url"}, "pre": {"language"}}.get(entity.type, set())
-    if set(entity.extra) - wanted:
+    required_fields = {"text_link": {"url"}, "pre": {"language"}}.get(entity.type, set())
+    if set(entity.extra) - required_fields:
         yield f"too much: {entity}"
     language = entity.extra.get("language")
     if language is not None and (not language or len(language.split()) != 1):

@@ -74,11 +74,11 @@ def test_no_text_is_lost(name: str) -> None:
     markdown = answer(name)
     seen = "\n".join(visible_texts(render(markdown)))
     assert not signs(escape_invisible(markdown)) - signs(seen)
-    wanted, result = words(markdown), words(seen)
+    expected_words, result = words(markdown), words(seen)
     if max(map(len, markdown.split())) > _LONGEST:
         # Text that fills a message without a space is cut anywhere, so compare its characters.
-        wanted, result = letter_counts(wanted), letter_counts(result)
-    assert wanted - result == Counter(LOST.get(name, {}))
+        expected_words, result = letter_counts(expected_words), letter_counts(result)
+    assert expected_words - result == Counter(LOST.get(name, {}))
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -43,11 +43,11 @@ def test_mentioned_files_are_not_read_through_a_link_that_replaced_the_start_fol
         (folder / "a.md").write_text("x")
     options = MessageOptions(cwd=str(root), start_folder=str(root / "sub"))
     workdir = workdir_of(options, Settings(), None, tmp_path)
-    found = workdir.mentions("see @a.md", ())
-    assert found is not None
-    assert found.files == [root / "sub" / "a.md"]
+    mentioned_files = workdir.mentions("see @a.md", ())
+    assert mentioned_files is not None
+    assert mentioned_files.files == [root / "sub" / "a.md"]
     (root / "sub").rename(root / "moved")
     (root / "sub").symlink_to(private)
-    found = workdir.mentions("see @a.md", ())
-    assert found is not None
-    assert not found.files
+    mentioned_files = workdir.mentions("see @a.md", ())
+    assert mentioned_files is not None
+    assert not mentioned_files.files

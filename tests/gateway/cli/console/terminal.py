@@ -34,7 +34,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        spaced = _FORWARD.sub(lambda found: " " * int(found[1] or 1), self.raw)
+        spaced = _FORWARD.sub(lambda match: " " * int(match[1] or 1), self.raw)
         return _CONTROLS.sub("", spaced)
 
     def on_ready(self) -> None:

@@ -133,7 +133,7 @@ async def test_resize_keeps_the_top_entry() -> None:
 async def test_scrolling_shows_each_line_once() -> None:
     content = long_talk(120)
     async with feed_of(content) as (feed, pilot):
-        wanted = [line.strip() for line in feed.plain_text().split("\n")]
+        expected_lines = [line.strip() for line in feed.plain_text().split("\n")]
         feed.scroll_to_row(0)
         await pilot.pause()
         seen: list[str] = []
@@ -142,7 +142,7 @@ async def test_scrolling_shows_each_line_once() -> None:
             await pilot.pause()
             lines = visible(feed)
             seen += lines[len(seen) - feed.scroll_offset.y :]
-        assert seen == wanted
+        assert seen == expected_lines
 
 
 async def test_selected_text_is_copied() -> None:

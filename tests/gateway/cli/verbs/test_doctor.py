@@ -161,8 +161,8 @@ def test_readable_files_are_named_with_the_command_that_fixes_them(
     assert checks["files"]["detail"] == f"readable by other users: {log}"
     for name in ("home", "files"):
         subprocess.run(["sh", "-c", checks[name]["fix"]], check=True)
-    mended = states(kore("doctor", "--json", home=home, environ=environ).stdout)
-    assert (mended["home"], mended["files"]) == ("ok", "ok")
+    repaired_states = states(kore("doctor", "--json", home=home, environ=environ).stdout)
+    assert (repaired_states["home"], repaired_states["files"]) == ("ok", "ok")
 
 
 def test_policy_file_is_named(tmp_path: Path) -> None:

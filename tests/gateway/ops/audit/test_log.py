@@ -133,8 +133,8 @@ def rechain_from_the_middle(folder: Path) -> None:
 
     result, previous = lines(folder)[:2], json.loads(lines(folder)[1])["hash"]
     for line in lines(folder)[2:]:
-        made, previous = chain_line(json.loads(line) | {"role": "plan"}, previous)
-        result.append(made)
+        line_made, previous = chain_line(json.loads(line) | {"role": "plan"}, previous)
+        result.append(line_made)
     (folder / CURRENT).write_bytes(b"".join(result))
 
 
@@ -333,9 +333,14 @@ async def test_unserializable_entry_is_rejected_and_affects_no_other(
         deep = {"a": deep}
     odd = [{"n": 10**5_000}, {"deep": deep}]
     async with open_log(tmp_path, level=lambda: "full") as log:
-        wanted = [entry("1"), *(entry(params=item) for item in odd), entry("2"), entry("3")]
+        entries_to_write = [
+            entry("1"),
+            *(entry(params=item) for item in odd),
+            entry("2"),
+            entry("3"),
+        ]
         # Entries that arrive during the first write wait and are written together.
-        results = await asyncio.gather(*map(log.record, wanted), return_exceptions=True)
+        results = await asyncio.gather(*map(log.record, entries_to_write), return_exceptions=True)
     assert [type(item) for item in results] == [
         type(None),
         AuditError,

@@ -165,7 +165,7 @@ def test_case_names_are_unique(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "subject"),
     [
         ((), "no model to evaluate"),
         (("--model", "nobody/x"), "unknown vendor or model"),
@@ -173,11 +173,11 @@ def test_case_names_are_unique(tmp_path: Path) -> None:
     ],
 )
 def test_unusable_model_is_reported_before_any_case_runs(
-    tmp_path: Path, model: tuple[str, ...], said: str
+    tmp_path: Path, model: tuple[str, ...], subject: str
 ) -> None:
     ran = kore("eval", *model, case(tmp_path), home=tmp_path / "kore")
     assert ran.returncode == 2
-    assert said in ran.stderr
+    assert subject in ran.stderr
     assert ran.stdout == ""
 
 

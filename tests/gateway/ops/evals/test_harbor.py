@@ -183,10 +183,10 @@ async def test_only_the_key_of_the_model_vendor_enters_the_container(
     tmp_path: Path, harbor: SimpleNamespace
 ) -> None:
     keys = {"GOOGLE_API_KEY": "g", "OPENAI_API_KEY": "o", "OPENAI_BASE_URL": "http://x"}
-    made = harbor.agent.Kore(tmp_path, model_name="openai/gpt-5", extra_env=keys)
-    assert made._keys() == {"OPENAI_API_KEY": "o", "OPENAI_BASE_URL": "http://x"}
-    made = harbor.agent.Kore(tmp_path, model_name="gemini/pro", extra_env=keys)
-    assert made._keys() == {"GOOGLE_API_KEY": "g"}
+    kore_agent = harbor.agent.Kore(tmp_path, model_name="openai/gpt-5", extra_env=keys)
+    assert kore_agent._keys() == {"OPENAI_API_KEY": "o", "OPENAI_BASE_URL": "http://x"}
+    kore_agent = harbor.agent.Kore(tmp_path, model_name="gemini/pro", extra_env=keys)
+    assert kore_agent._keys() == {"GOOGLE_API_KEY": "g"}
 
 
 async def test_package_is_installed_from_a_wheel(tmp_path: Path, harbor: SimpleNamespace) -> None:
@@ -202,9 +202,9 @@ async def test_package_is_installed_from_a_wheel(tmp_path: Path, harbor: SimpleN
     with pytest.raises(ValueError, match="wheel="):
         await harbor.agent.Kore(tmp_path, model_name="a/b", wheel=wheel).setup(environment)
     wheel.write_bytes(b"")
-    made = harbor.agent.Kore(tmp_path, model_name="a/b", wheel=wheel)
-    await made.setup(environment)
-    assert made.version() == "0.1.0"
+    kore_agent = harbor.agent.Kore(tmp_path, model_name="a/b", wheel=wheel)
+    await kore_agent.setup(environment)
+    assert kore_agent.version() == "0.1.0"
     ((source, target),) = environment.uploads
     assert (source, target) == (str(wheel), f"/installed-agent/{wheel.name}")
     assert (tmp_path / "asked").read_text().split()[:2] == ["tool", "install"]

@@ -44,8 +44,8 @@ async def test_tools_with_hostile_schemas_are_called(
         model.script(ReplyScript(tool_calls=(Call("act", WRITTEN),)))
         status, answer = await ask(server, f'"tools": {tools}')
         if status == 200:
-            (made,) = answer["choices"][0]["message"]["tool_calls"]
-            assert json.loads(made["function"]["arguments"]) == WRITTEN
+            (tool_call,) = answer["choices"][0]["message"]["tool_calls"]
+            assert json.loads(tool_call["function"]["arguments"]) == WRITTEN
         else:
             # Values outside of JSON are invalid in a request.
             assert status == 400

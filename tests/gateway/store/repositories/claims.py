@@ -43,6 +43,6 @@ def claim_turn(db: Transaction, lane: str = LANE) -> TurnClaim:
     return turn_claim
 
 
-def finish(db: Transaction, found: TurnClaim) -> None:
+def finish(db: Transaction, claimed: TurnClaim) -> None:
     outcome = FinishedTurn([Message("assistant", user("done").content)], [])
-    turns.finish(db, found.turn, found.session, outcome, 7.0)
+    turns.finish(db, claimed.turn, claimed.session, outcome, 7.0)

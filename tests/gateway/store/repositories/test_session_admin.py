@@ -30,9 +30,9 @@ def claim(db: Transaction) -> object:
 
 
 def session(db: Transaction) -> str:
-    made = sessions.create_session(db, "chat:7", 1.0, lane=LANE)
-    sessions.append_messages(db, made, None, [user("one"), assistant("two")], 2.0)
-    return made
+    session_id = sessions.create_session(db, "chat:7", 1.0, lane=LANE)
+    sessions.append_messages(db, session_id, None, [user("one"), assistant("two")], 2.0)
+    return session_id
 
 
 def test_fork_copies_its_parent_and_then_diverges(db: Transaction) -> None:
@@ -52,12 +52,16 @@ def test_fork_copies_its_parent_and_then_diverges(db: Transaction) -> None:
 
 
 def test_copy_is_distinguished_by_its_name(db: Transaction) -> None:
-    def name(made: str) -> str:
-        return sessions.recent(db, 1, session=made)[0].name
+    def name(session_id: str) -> str:
+        return sessions.recent(db, 1, session=session_id)[0].name
 
     parent = session(db)
     first, second = (session_admin.fork(db, parent, OWNER, 3.0) for _ in range(2))
-    assert [name(made) for made in (parent, first, second)] == ["one", "one (2)", "one (3)"]
+    assert [name(session_id) for session_id in (parent, first, second)] == [
+        "one",
+        "one (2)",
+        "one (3)",
+    ]
     session_admin.rename(db, parent, "the plan")
     assert name(session_admin.fork(db, parent, OWNER, 4.0)) == "the plan (2)"
     # A copy of a copy continues the count, and a shortened name still shows its number.
@@ -67,16 +71,16 @@ def test_copy_is_distinguished_by_its_name(db: Transaction) -> None:
 
 
 def test_preview_shows_the_first_and_last_messages_once(db: Transaction) -> None:
-    made = session(db)
+    session_id = session(db)
     call = ToolCall("1", "look", {}, "{}")
     result = Message("tool", (Text("found"),), (), "1")
     more = [user("three"), assistant("", (call,)), result, assistant("four"), user("five")]
-    sessions.append_messages(db, made, None, more, 3.0)
+    sessions.append_messages(db, session_id, None, more, 3.0)
 
     def excerpts(first: int, last: int) -> list[list[str]]:
-        preview = session_admin.preview(db, made, first, last)
+        preview = session_admin.preview(db, session_id, first, last)
         assert preview.info.messages == 7
-        return [[said.text for said in part] for part in (preview.beginning, preview.end)]
+        return [[excerpt.text for excerpt in part] for part in (preview.beginning, preview.end)]
 
     assert excerpts(1, 2) == [["one"], ["four", "five"]]
     assert excerpts(3, 3) == [["one", "two", "three"], ["four", "five"]]
@@ -115,35 +119,35 @@ def test_usage_is_attributed_to_its_session(db: Transaction) -> None:
 
 
 def test_name_is_one_line_and_can_be_removed(db: Transaction) -> None:
-    made = session(db)
-    assert lookup.rename(db, made, "  the\n plan ") == "the plan"
+    session_id = session(db)
+    assert lookup.rename(db, session_id, "  the\n plan ") == "the plan"
     assert sessions.recent(db, 1)[0].name == "the plan"
-    lookup.rename(db, made, "")
+    lookup.rename(db, session_id, "")
     assert sessions.recent(db, 1)[0].name == "one"
     with pytest.raises(KoreError, match="limited to 200"):
-        lookup.rename(db, made, "x" * 201)
+        lookup.rename(db, session_id, "x" * 201)
 
 
 def test_paused_session_runs_only_commands(db: Transaction) -> None:
-    made = session(db)
-    session_admin.set_status(db, made, "paused")
+    session_id = session(db)
+    session_admin.set_status(db, session_id, "paused")
     say(db, "hello", "/model")
     command = claim(db)
     assert isinstance(command, CommandClaim)
     assert command.message.content == "/model"
     db.run("UPDATE inbox SET dead_reason = 'done' WHERE seq = ?", (command.seq,))
     assert claim(db) is None
-    assert session_admin.set_status(db, made, "open") == [LANE]
+    assert session_admin.set_status(db, session_id, "open") == [LANE]
     going_on = claim(db)
     assert isinstance(going_on, TurnClaim)
-    assert (going_on.session, going_on.messages[0].content) == (made, "hello")
+    assert (going_on.session, going_on.messages[0].content) == (session_id, "hello")
 
 
 def test_closed_session_is_left_by_its_lanes(db: Transaction) -> None:
-    made = session(db)
-    session_admin.set_status(db, made, "closed")
+    session_id = session(db)
+    session_admin.set_status(db, session_id, "closed")
     assert sessions.recent(db, 1)[0].status == "closed"
     say(db, "hello")
-    anew = claim(db)
-    assert isinstance(anew, TurnClaim)
-    assert anew.session != made
+    next_claim = claim(db)
+    assert isinstance(next_claim, TurnClaim)
+    assert next_claim.session != session_id

@@ -80,8 +80,8 @@ def test_entities_cover_the_same_characters_after_the_split(text: str, data: st.
         covered += [
             raw[e.offset * 2 : (e.offset + e.length) * 2].decode("utf-16-le") for e in part.entities
         ]
-    wanted = "".join(text[a:b] for a, b in marks)
-    assert sorted(re.sub(r"\s", "", "".join(covered))) == sorted(re.sub(r"\s", "", wanted))
+    expected = "".join(text[a:b] for a, b in marks)
+    assert sorted(re.sub(r"\s", "", "".join(covered))) == sorted(re.sub(r"\s", "", expected))
 
 
 def test_text_that_fits_is_one_part() -> None:

@@ -190,8 +190,8 @@ def test_invalid_edit_is_saved_aside_and_resumed(tmp_path: Path) -> None:
     assert f'{file}: telegram.alow_from: unknown key; did you mean "allow_from"?' in result.stderr
     assert file.read_text() == KEPT
     assert "alow_from" in (aside := file.with_name("config.edit.json")).read_text()
-    mended = {"EDITOR": "sed -i -e s/alow_from/allow_from/ -e s/5/9/"}
-    result = kore("config", "edit", home=file.parent, environ=mended)
+    fixing_editor = {"EDITOR": "sed -i -e s/alow_from/allow_from/ -e s/5/9/"}
+    result = kore("config", "edit", home=file.parent, environ=fixing_editor)
     assert (result.returncode, str(aside) in result.stderr) == (0, True)
     assert file.read_text() == KEPT.replace("5", "9")
     assert not aside.exists()
