@@ -181,7 +181,7 @@ async def _run_tasks(
                     await app.bus.drain()
             except TimeoutError:
                 log.warning("stopped with unfinished work; other workers continue it")
-            # Cancel unfinished work, because it belongs to another process from now on.
+            # Cancel unfinished work, because another process takes it over.
             for task in work:
                 task.cancel()
             await asyncio.wait(work)

@@ -102,7 +102,8 @@ class ApprovalCoordinator:
     async def ask(self, context: ApprovalContext, request: ApprovalRequest) -> Answered:
         """Return the stored answer for this call.
 
-        Raises `AwaitingAnswer` until there is an answer, and `KoreError` when no one can be asked.
+        Raises `AwaitingAnswer` until there is an answer, and `KoreError` when no person can be
+        asked.
         """
         result = await self._database.transact(self._service.ask, context, request, time.time())
         if isinstance(result, ApprovalPrompt):
@@ -124,7 +125,7 @@ class ApprovalCoordinator:
     ) -> ApprovalPrompt | None:
         """Send a server's question during this call, and wait.
 
-        Returns the closed approval with the answer in `value`; None when no one can be asked.
+        Returns the closed approval with the answer in `value`; None when no person can be asked.
         """
         nonce = new_nonce()
         settled: asyncio.Future[ApprovalPrompt] = asyncio.get_running_loop().create_future()

@@ -155,7 +155,7 @@ class ApprovalService:
     def trust_in_recipient(
         self, tx: Transaction, context: ApprovalContext, request: ApprovalRequest
     ) -> Answered | None:
-        """Return the standing answer about the recipient of a call, without asking anybody."""
+        """Return the standing answer about the recipient of a call, without asking a person."""
         asker = context.message.principal
         return approvals.standing_trust(tx, asker, context.session, recipient_fingerprint(request))
 
@@ -213,8 +213,8 @@ class ApprovalService:
     ) -> list[ApprovalPrompt]:
         """Withdraw questions of servers that ended with an earlier process.
 
-        No call waits for their answers, and no other call may get them. This process waits for the
-        questions in `awaited`.
+        No call waits for their answers, and other calls must not get them. This process waits for
+        the questions in `awaited`.
         """
         closed = []
         for approval in approvals.open_server_questions(tx):

@@ -79,7 +79,7 @@ class AccessControl:
         return message.private and self.is_owner(message)
 
     def is_untrusted(self, message: InboundMessage) -> bool:
-        """Return whether the content may come from anyone.
+        """Return whether the content may come from unknown people.
 
         This covers groups, people admitted only by a wildcard, and forwarded messages. Known people
         are trusted in private.

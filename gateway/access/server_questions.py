@@ -15,7 +15,7 @@ _MAX_TRIES = 3
 _MESSAGE_CHARS = 2_000
 _MAX_URL_CHARS = 1_500
 
-# Sends one question and returns the closed prompt; None when no one can be asked.
+# Sends one question and returns the closed prompt; None when no person can be asked.
 Put = Callable[[ServerQuestion], Awaitable[ApprovalPrompt | None]]
 
 
@@ -24,8 +24,8 @@ async def ask_person(
 ) -> ElicitationAnswer:
     """Ask a person to answer the server, field by field.
 
-    Only a person's own press, key or words accept anything. `learn` receives secret-looking values
-    before the server does, because its result may repeat them.
+    Only a person's own button press, key or text accepts anything. `learn` receives secret-looking
+    values before the server does, because its result may repeat them.
     """
     if len(elicitation.fields) > MAX_FIELDS:
         return ElicitationAnswer("decline")

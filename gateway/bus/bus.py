@@ -53,8 +53,8 @@ class Lane:
     """Queue of a chat: waiting messages are on disk, running work is here.
 
     `claim` is in progress; `failed_claim` failed because of a bug that is not reported yet. A lane
-    with `is_bypass` runs commands that bypass the queue. `waits_for_store`: the disk is full or
-    busy, and viewers were notified.
+    with `is_bypass` runs commands that bypass the queue. `waits_for_store` means that the disk is
+    full or busy and viewers were notified.
     """
 
     def __init__(self, name: str, *, is_bypass: bool = False) -> None:

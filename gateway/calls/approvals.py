@@ -25,8 +25,8 @@ async def answer_approval(
     scope: Scope = "call",
 ) -> bool:
     """Answer an approval; False if it has expired or was already answered. The model receives the
-    `words` of a denial. `scope` is the scope of a lasting answer; `prefix` allows all commands with
-    the prefix in the event."""
+    `words` of a denial. `scope` is the scope of a standing answer; `prefix` allows all commands
+    with the prefix in the event."""
     is_first = await ctx.approvals.answer(nonce, ApprovalReply(answer, words, scope), by)
     await ctx.audit_relay.flush()
     return is_first
@@ -40,7 +40,7 @@ async def list_approvals(ctx: ServiceContext) -> Sequence[ApprovalPrompt]:
 
 @call(scope="admin")
 async def list_grants(ctx: ServiceContext) -> Sequence[Mapping[str, Any]]:
-    """List the lasting answers to approvals, oldest first: `id`, `principal`, `session` ('' for
+    """List the standing answers to approvals, oldest first: `id`, `principal`, `session` ('' for
     all), `title`, `folder`, `granted_by`, `granted_at`."""
     return [asdict(grant) for grant in await ctx.database.transact(grants.list_grants)]
 

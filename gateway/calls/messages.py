@@ -92,8 +92,8 @@ async def send_message(  # noqa: PLR0913 - all but two are options, passed by na
     stored. A second message with the same `event_id` is ignored; for a new session, call
     `create_session` first. `mode` is chosen for the session. `agent` names the agent that answers;
     `queue` says how a running turn handles the message, unless the conversation has its own choice.
-    `mode_limit` is the most permissive mode for this message, whatever the conversation has
-    chosen; with it, `mode` can only lower the limit."""
+    `mode_limit` is the most permissive mode for this message, even if the conversation has chosen
+    another; with it, `mode` can only lower the limit."""
     agent_option = await _agent_option(ctx, agent, session)
     session = await ctx.find_session(session or await create_session(ctx))
     route = route_of_session(session)
@@ -156,8 +156,8 @@ async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
 async def list_commands(
     ctx: ServiceContext, folder: str | None = None
 ) -> Sequence[Mapping[str, Any]]:
-    """List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are those
-    of a `folder` (the real path of a session's workspace; None: the assistant's workspace)."""
+    """List chat commands and skills, which begin with a slash: `name`, `summary`. `folder` selects
+    the skills: it is the real path of a session's workspace (None: the assistant's workspace)."""
     commands = [{"name": command.name, "summary": t(command.summary)} for command in menu()]
     if ctx.agent.skills is None:
         return commands

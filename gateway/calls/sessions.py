@@ -144,10 +144,9 @@ async def stop_session(ctx: ServiceContext, session: str) -> bool:
 async def open_console(
     ctx: ServiceContext, session: str | None, fresh: bool, folder: str | None = None
 ) -> ConsoleLease:
-    """Reserve a console lane that no other console uses, bound to `session`, to a new session
-    (`fresh`), or to the lane's last session. Unfinished work of the lane is continued instead of
-    starting a new session, unless it belongs to a folder other than `folder` (the real path of a
-    workspace)."""
+    """Reserve an unused console lane, bound to `session`, to a new session (`fresh`), or to the
+    lane's last session. Unfinished work of the lane is continued instead of starting a new session,
+    unless it belongs to a folder other than `folder` (the real path of a workspace)."""
     ctx.jobs.start_firing()
     session_chats = (
         await ctx.database.transact(console_binding.consoles_of, session) if session else []
@@ -244,8 +243,8 @@ async def conversation_status(ctx: ServiceContext, lane: str) -> Mapping[str, An
 
 @call(scope="read")
 async def turn_choices(ctx: ServiceContext, session: str) -> Sequence[TurnChoice]:
-    """Return the choices that the last turn offers, each made by a message with its `text`: after
-    a plan, and after a long turn whose procedure can be kept as a skill."""
+    """Return the choices that the last turn offers, each made by a message with its `text`: after a
+    plan, and after a long turn whose procedure can be saved as a skill."""
 
     def find(tx: Transaction) -> Sequence[TurnChoice]:
         session_id = lookup.find(tx, session)
@@ -335,7 +334,7 @@ async def choose_model(ctx: ServiceContext, session: str, model: str) -> None:
 
 @call(scope="read")
 async def session_mode(ctx: ServiceContext, session: str | None) -> PermissionMode:
-    """Return the permission mode of a session, or the one of a new session (None)."""
+    """Return the permission mode of a session, or of a new session (None)."""
 
     def find(tx: Transaction) -> str | None:
         return stored_sessions.chosen_mode(tx, lookup.find(tx, session)) if session else None

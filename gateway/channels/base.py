@@ -23,7 +23,7 @@ _abilities: dict[tuple[type, object], bool] = {}
 
 
 class SendError(Exception):
-    """Failure of a send; the subclass determines what the sender may do next."""
+    """Failure of a send; the subclass determines the sender's next step."""
 
     level = logging.WARNING  # of the log line
 

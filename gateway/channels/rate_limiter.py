@@ -95,7 +95,8 @@ class RateLimiter:
             while True:
                 while (wait_s := chat.wait_s(self._clock())) > 0:
                     await self._sleep(wait_s)
-                # Only chats that could send now enter the bot's queue: a slow chat delays no other.
+                # Only chats that could send now enter the bot's queue, so a slow chat does not
+                # delay others.
                 async with self._bot.queue:
                     while (wait_s := self._bot.wait_s(self._clock())) > 0:
                         await self._sleep(wait_s)

@@ -134,8 +134,8 @@ def choose_place(
     """Return the place of `--cwd` or of the current folder, and the settings after a question.
 
     With `--worktree`, it is in that worktree. The place is None without a project. In a terminal, a
-    person is asked once whether to trust it; if this run `trusts` the place, nobody is asked and
-    nothing is stored. Raises `ConfigError` and `WorktreeError`.
+    person is asked once whether to trust it; if this run `trusts` the place, no question is asked
+    and nothing is stored. Raises `ConfigError` and `WorktreeError`.
     """
     is_chosen = args.cwd is not None
     is_here = is_chosen or args.worktree is not None or settings.agent.start_in != "workspace"

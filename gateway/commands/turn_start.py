@@ -12,10 +12,10 @@ from gateway.store.repositories.delivery.inbox import InboxBatch, InboxEntry
 def begin_turn(
     call: CommandCall, tx: Transaction, session: str, text: str, plan: str | None = None
 ) -> None:
-    """Send a message in the name of the person who called the command, to be handled after the
+    """Send a message on behalf of the person who called the command, to be handled after the
     command.
 
-    The model reads the `plan` as text of a model, and not as words of the person.
+    The model reads the `plan` as a model's text, not as the person's.
     """
     message = call.message
     begin = message.derive(

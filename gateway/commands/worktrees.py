@@ -60,7 +60,7 @@ async def answer_worktree(call: CommandCall) -> str:
 
 
 async def _enter(call: CommandCall, folder: Path) -> str:
-    """Continue the conversation in a worktree, if its messages name no folder of their own."""
+    """Continue the conversation in a worktree, unless its messages name a folder."""
     options = call.message.options
     place = code(str(folder))
     if call.message.channel != CONSOLE or not (options.folder is None or options.in_session_folder):

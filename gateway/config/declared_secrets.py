@@ -14,7 +14,8 @@ from gateway.config.sections import McpServer
 
 
 def declared_secrets_of(settings: Settings, environ: Mapping[str, str]) -> set[str]:
-    """Return every secret of the settings, of secrets.json and of known variables, including words.
+    """Return every secret of the settings, secrets.json and known variables, including ordinary
+    words.
 
     For a channel's secrets, their parts are included.
     """

@@ -156,7 +156,7 @@ class CommandLineLayer(Layer):
 
 
 class EnvironmentLayer(Layer):
-    """Every `KORE_…` variable that is meant for Kore. An empty variable counts as unset."""
+    """Every `KORE_…` variable that names a setting. An empty variable counts as unset."""
 
     def __init__(self, cwd: Path, references: References) -> None:
         super().__init__(references)

@@ -112,7 +112,7 @@ def check_references(settings: Settings, values: Mapping[Key, Value]) -> list[st
 def check_command_variables(
     settings: Settings, values: Mapping[Key, Value], references: References
 ) -> list[str]:
-    """Return complaints about variables of commands that hold a secret.
+    """Return complaints about variables of commands that contain a secret.
 
     References to secrets are rejected. In literal text, secrets that are words do not count,
     because a word need not be a copy.

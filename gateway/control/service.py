@@ -76,8 +76,8 @@ class Service(Protocol):
         is stored. A second message with the same `event_id` is ignored; for a new session, call
         `create_session` first. `mode` is chosen for the session. `agent` names the agent that
         answers; `queue` says how a running turn handles the message, unless the conversation has
-        its own choice. `mode_limit` is the most permissive mode for this message, whatever the
-        conversation has chosen; with it, `mode` can only lower the limit."""
+        its own choice. `mode_limit` is the most permissive mode for this message, even if the
+        conversation has chosen another; with it, `mode` can only lower the limit."""
         ...
 
     @call(scope="read")
@@ -87,8 +87,8 @@ class Service(Protocol):
 
     @call(scope="read", admin_arguments=("folder",))
     async def list_commands(self, folder: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are
-        those of a `folder` (the real path of a session's workspace; None: the assistant's
+        """List chat commands and skills, which begin with a slash: `name`, `summary`. `folder`
+        selects the skills: it is the real path of a session's workspace (None: the assistant's
         workspace)."""
         ...
 
@@ -167,10 +167,10 @@ class Service(Protocol):
     async def open_console(
         self, session: str | None, fresh: bool, folder: str | None = None
     ) -> ConsoleLease:
-        """Reserve a console lane that no other console uses, bound to `session`, to a new session
-        (`fresh`), or to the lane's last session. Unfinished work of the lane is continued instead
-        of starting a new session, unless it belongs to a folder other than `folder` (the real path
-        of a workspace)."""
+        """Reserve an unused console lane, bound to `session`, to a new session (`fresh`), or to the
+        lane's last session. Unfinished work of the lane is continued instead of starting a new
+        session, unless it belongs to a folder other than `folder` (the real path of a
+        workspace)."""
         ...
 
     @call(scope="read")
@@ -217,7 +217,7 @@ class Service(Protocol):
     @call(scope="read")
     async def turn_choices(self, session: str) -> Sequence[TurnChoice]:
         """Return the choices that the last turn offers, each made by a message with its `text`:
-        after a plan, and after a long turn whose procedure can be kept as a skill."""
+        after a plan, and after a long turn whose procedure can be saved as a skill."""
         ...
 
     @call(scope="admin")
@@ -267,7 +267,7 @@ class Service(Protocol):
 
     @call(scope="read")
     async def session_mode(self, session: str | None) -> PermissionMode:
-        """Return the permission mode of a session, or the one of a new session (None)."""
+        """Return the permission mode of a session, or of a new session (None)."""
         ...
 
     @call(scope="admin")
@@ -283,7 +283,7 @@ class Service(Protocol):
         self, nonce: str, answer: Answer, by: str, words: str = "", scope: Scope = "call"
     ) -> bool:
         """Answer an approval; False if it has expired or was already answered. The model receives
-        the `words` of a denial. `scope` is the scope of a lasting answer; `prefix` allows all
+        the `words` of a denial. `scope` is the scope of a standing answer; `prefix` allows all
         commands with the prefix in the event."""
         ...
 
@@ -294,8 +294,8 @@ class Service(Protocol):
 
     @call(scope="admin")
     async def list_grants(self) -> Sequence[Mapping[str, Any]]:
-        """List the lasting answers to approvals, oldest first: `id`, `principal`, `session` ('' for
-        all), `title`, `folder`, `granted_by`, `granted_at`."""
+        """List the standing answers to approvals, oldest first: `id`, `principal`, `session` (''
+        for all), `title`, `folder`, `granted_by`, `granted_at`."""
         ...
 
     @call(scope="admin")

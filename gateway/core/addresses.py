@@ -18,7 +18,7 @@ TIMEOUTS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-# The server releases the lock of an owner whose machine is gone.
+# The server releases the lock of an owner whose machine does not answer any more.
 SERVER_TIMEOUTS = (
     " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
 )

@@ -53,7 +53,7 @@ _FOLDER_TITLES = {False: "read files in ", True: "read and change files in "}
 class ApprovalReply:
     """Answer to an approval.
 
-    The model reads the `words` of a denial; `scope` is what a permanent answer covers. For a
+    The model reads the `words` of a denial; `scope` is the coverage of a permanent answer. For a
     server's question, `words` are the answer.
     """
 
@@ -69,7 +69,7 @@ class ApprovalPrompt:
     `number` and `title` identify it for people; `request` is redacted. The turn runs in `lane`, the
     question is sent to `route`. Relative paths start at `root`. `asker` is the person whose turn
     asks, `principal` the person who may answer. `by` is the person who decided, the model reads the
-    `words` of a denial, `scope` is what a permanent answer covers. `value` is the answer to a
+    `words` of a denial, `scope` is the coverage of a permanent answer. `value` is the answer to a
     server's question and is never stored. Times are Unix seconds; `expires_at` is infinite for an
     approval that waits until it is answered.
     """
@@ -108,8 +108,8 @@ def title_of(request: ApprovalRequest) -> str:
 
 
 def fingerprint(request: ApprovalRequest, root: Path, *, diff: bool) -> str:
-    """Return a hash of what is approved: tool, exact arguments, folder, rule, contents of scripts,
-    confinement and, with `diff`, the diff. Relative paths start at `root`."""
+    """Return a hash of everything that is approved: tool, exact arguments, folder, rule, contents
+    of scripts, confinement and, with `diff`, the diff. Relative paths start at `root`."""
     bound = [
         request.tool,
         dict(request.arguments),

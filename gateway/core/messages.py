@@ -27,7 +27,7 @@ FileKind = Literal["document", "photo", "video", "audio", "voice", "animation"]
 class Route:
     """Origin of a message and destination of its answer; frozen for the life of a turn.
 
-    `account` tells several bots of one channel apart, `thread_id` a forum topic.
+    `account` distinguishes several bots of one channel, `thread_id` names a forum topic.
     """
 
     channel: str
@@ -116,12 +116,12 @@ class MessageOptions:
 
     The choices of a terminal's sender: `model`, `effort`, `auto` (ask nothing), `mode` (see
     `first_mode`), the tools to allow or not, `unattended` (no one can be asked), `queue` (see
-    `queue_mode`), `agent` (the agent definition to use), `cwd`, `start_folder` (the folder
-    inside `cwd` where relative paths start), `add_dirs` (folders to add to the conversation), and
-    limits. Data that the terminal sends along: `project` (news of the folder) and `run` (commands
-    that the person ran). Only the console's options count. `full_access` is the token of the
-    process that gave it: to any other process it is worth nothing. `mode_limit` is the most
-    permissive mode that its sender may use.
+    `queue_mode`), `agent` (the agent definition to use), `cwd`, `start_folder` (the folder inside
+    `cwd` where relative paths start), `add_dirs` (folders to add to the conversation), and limits.
+    Data that the terminal sends along: `project` (changes in the folder) and `run` (commands that
+    the person ran). Only the console's options count. `full_access` is the token of the process
+    that gave it: to any other process it is worth nothing. `mode_limit` is the most permissive mode
+    that its sender may use.
 
     Added by Kore to a job, a goal or a report: the `session` it belongs to, its `taint`, whether
     the model has written a job (`by_model`), and the other `speakers` of a report. Added to a

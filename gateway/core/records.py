@@ -114,7 +114,7 @@ OutcomeState = Literal["unknown", "waiting", "running", "done", "dropped"]
 class MessageOutcome:
     """State of a message: unknown, waiting, running, done, or never answered (`reason`).
 
-    `text` and `usage` are those of a completed turn; a chat command has no text.
+    `text` and `usage` belong to a completed turn; a chat command has no text.
     """
 
     state: OutcomeState

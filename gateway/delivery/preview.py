@@ -59,7 +59,7 @@ class PreviewTiming:
 
     The times are from the first text to the first display, between edits, before a status line
     without text, and between checks. `clean` filters each displayed text; `defuse` filters text
-    that the turn adds to the model's words.
+    that the turn adds to the model's text.
     """
 
     first_after_s: float
@@ -154,7 +154,8 @@ class StreamingPreview:
     async def run(self) -> None:
         """Update the preview until it is closed.
 
-        Errors of the platform or the disk never fail a turn; the preview omits what it cannot show.
+        Errors of the platform or the disk never fail a turn; the preview omits text that it cannot
+        show.
         """
         # Most turns end by then and need neither typing nor preview.
         quiet_s = min(TYPING_AFTER_S, self._timing.first_after_s)

@@ -1,4 +1,4 @@
-"""Wiring of the parts that receive, transcribe and speak."""
+"""Wiring of the parts that receive files, transcribe speech and read answers aloud."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

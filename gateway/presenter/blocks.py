@@ -54,7 +54,7 @@ _VERDICTS: dict[Answer, str] = {
 
 @frozen
 class Block:
-    """Part of what a person sees of a turn; its texts are safe for any terminal.
+    """Visible part of a turn; its texts are safe for any terminal.
 
     - `text`: the whole text: markdown of an answer, lines of a result, a thought, a note.
     - `id`: the call of a block about a call.

@@ -218,7 +218,7 @@ def _pause_if_unreachable(
 
 
 def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> bool:
-    """Return whether a reminder has failed so many times that it is no longer sent."""
+    """Return whether a reminder has failed too often and is no longer sent."""
     last = jobs.slots(tx, job, 2)[1:]
     failures = jobs.count_failure(tx, job.id, failed=bool(last and last[0].lost))
     if failures < context.schedule.max_failures:

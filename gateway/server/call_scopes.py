@@ -43,7 +43,7 @@ def check_call(token: AccessToken, call: Call, arguments: Mapping[str, Any]) -> 
 def mode_limit(token: AccessToken) -> PermissionMode | None:
     """Return the most permissive mode of a token's messages; None without a limit.
 
-    It also applies to the mode that somebody has chosen for the conversation.
+    It also limits the mode that was chosen for the conversation.
     """
     return None if token.allows("approve") or token.allows("admin") else "ask"
 
@@ -51,7 +51,7 @@ def mode_limit(token: AccessToken) -> PermissionMode | None:
 def as_owner(token: AccessToken, call: str, values: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with the owner as the sender, limited to what the token may grant.
 
-    An admin's client only knows the user of its own machine. Raises `PolicyDenied` for a message in
+    An admin's client knows only the user of its machine. Raises `PolicyDenied` for a message in
     another person's name.
     """
     if call == Service.send_message.__name__ and (limit := mode_limit(token)) is not None:

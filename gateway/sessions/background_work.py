@@ -145,7 +145,7 @@ class BackgroundWork:
 
 
 def _last_step(tx: Transaction, session: str) -> str:
-    """Return a sub-agent's last action or words, on one line."""
+    """Return a sub-agent's last action or text, on one line."""
     count = sessions.count_messages(tx, session)
     for _, _, message in reversed(sessions.load_after(tx, session, count - 2, 2)):
         if message.tool_calls:

@@ -26,7 +26,7 @@ def find(tx: Transaction, session: str) -> Message | None:
 
 
 def choices_of(tx: Transaction, session: str) -> tuple[TurnChoice, ...]:
-    """Return the choices that are offered to the person for whom the plan was made."""
+    """Return the choices that are offered to the person who requested the plan."""
     offered = _load(tx, session)
     keys = offered[1] if offered is not None else ()
     return tuple(choice for choice in PLAN_CHOICES if choice.key in keys)

@@ -182,7 +182,7 @@ def _set_status(tx: Transaction, session: str, status: Status) -> tuple[SessionI
 
 
 def _named_session(tx: Transaction, lane: str) -> str | None:
-    """Return the session that a lane is named after; nobody may have written there yet."""
+    """Return the session that a lane is named after; it may have no messages yet."""
     stem = route_of_session("").lane
     session = lane.removeprefix(stem)
     is_named = lane.startswith(stem) and sessions.exists(tx, session)

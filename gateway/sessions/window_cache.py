@@ -13,7 +13,7 @@ from gateway.store.repositories.execution.windows import SessionWindow
 MAX_BYTES = 8 * 2**20
 # Memory of a message besides its texts, including Python objects.
 _MESSAGE_BYTES = 1_500
-# A text is in memory twice: as such, and in a vendor's request.
+# A text is in memory twice: in the message, and in a vendor's request.
 _COPIES = 2
 
 

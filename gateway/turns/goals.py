@@ -2,7 +2,7 @@
 
 The commit of a turn stores the check of its goal as a message of the lane. The check calls the
 judge; one transaction then ends the check and stores what follows: the next turn, or the end. A
-crash thus repeats at most a call of the judge.
+crash therefore repeats at most one call of the judge.
 """
 
 import time
@@ -127,8 +127,8 @@ class GoalService:
     ) -> Goal:
         """Pause a goal and withdraw the message that would continue it.
 
-        Without a `remark`, the last remark is kept, unless it explains an earlier pause. A remark
-        explains the reason if that is in `_EXPLAINED`; otherwise it describes what is missing.
+        Without a `remark`, the last remark remains, unless it explains an earlier pause. A remark
+        explains the reason if that is in `_EXPLAINED`; otherwise it describes the missing work.
         """
         goals.withdraw_next(tx, goal, "the goal is paused")
         if remark is None:
@@ -286,7 +286,8 @@ class GoalService:
     def _end_job(self, tx: Transaction, goal: Goal, turn: int, now: float) -> str | None:
         """Record the end of a job's turn in the goal's conversation; return the lane of a check.
 
-        The job neither pauses the goal nor counts for it, but a check may have waited for its end.
+        The job neither pauses the goal nor counts towards it, but a check may have waited for its
+        end.
         """
         if goal.state != "active" or goal.next_event is not None:
             return None
@@ -535,13 +536,13 @@ def _pause_of(outcome: TurnOutcome) -> tuple[PauseReason, str | None] | None:
 def _derived(
     goal: Goal, kind: Literal["goal_step", "goal_check"], event_id: str, text: str, now: float
 ) -> InboundMessage:
-    """Return a message that Kore writes for a goal, in the name of the person who set it."""
+    """Return a message that Kore writes for a goal, on behalf of the person who set it."""
     template = goal.message
     return template.derive(kind, event_id, text, now, options=template.options, lane=template.lane)
 
 
 def _progress(tx: Transaction, goal: Goal) -> GoalProgress:
-    """Return what the goal used; without prices, its cost limit cannot apply."""
+    """Return the goal's usage; without prices, its cost limit cannot apply."""
     return GoalProgress(
         turns=goal.turns,
         max_turns=goal.max_turns,

@@ -102,7 +102,7 @@ class TurnPermissions:
     ) -> Approver | None:
         """Return the approver that asks the owner.
 
-        At an unattended console and in a job, nobody is asked.
+        At an unattended console and in a job, no person is asked.
         """
         last = messages[-1]
         asking = self._asking(messages, session, turn)
@@ -169,8 +169,8 @@ class TurnPermissions:
     ) -> tuple[TurnChoice, ...]:
         """Return the choices for the sender if a turn for this message ends with a plan.
 
-        Empty outside of plan mode, if nobody can be asked, and for a person who may not leave plan
-        mode.
+        Empty outside of plan mode, if no person can be asked, and for a person who may not leave
+        plan mode.
         """
         current = self.mode(message, session_mode)
         if current != "plan" or not _is_attended(message):
@@ -334,7 +334,7 @@ def _speakers(messages: Sequence[InboundMessage]) -> list[InboundMessage]:
 
 @frozen
 class TrustedRecipients:
-    """`agent.security.policy.base.Approver` for turns in which nobody can be asked.
+    """`agent.security.policy.base.Approver` for turns in which no person can be asked.
 
     The owner's trust in an MCP server still counts; `asking` is as for `TurnApprover`.
     """
@@ -417,7 +417,7 @@ def _unlimited_mode(
 
 
 def _is_attended(message: InboundMessage) -> bool:
-    """Return whether somebody can answer after a turn for this message."""
+    """Return whether a person can answer after a turn for this message."""
     return message.job is None and not message.options.unattended and not message.is_once
 
 

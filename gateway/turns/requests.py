@@ -157,7 +157,7 @@ class TurnRequests:
         return await self._subagents.user_request(claim, request)
 
     async def _folders(self, draft: TurnDraft, task: SubagentTask | None) -> AddedFolders:
-        """Return the folders that the owner added; a sub-agent has those of its conversation."""
+        """Return the folders that the owner added; a sub-agent has its conversation's."""
         session = draft.session if task is None else task.root_session
         return AddedFolders(await added_folders(self._database, draft, session))
 

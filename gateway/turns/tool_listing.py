@@ -25,7 +25,7 @@ def list_tools(tools: Iterable[Tool], policies: RoleRegistry) -> Sequence[Mappin
 
 
 def beginning(description: str) -> str:
-    """Return the first clause of a description; the rest tells models how to call the tool."""
+    """Return the first clause of a description; the rest is for models."""
     return t(" ".join(re.split(r"[.;]", description)[0].split()))
 
 

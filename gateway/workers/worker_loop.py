@@ -91,7 +91,7 @@ class WorkerLoop:
         fanout.subscribe("workers", self._receive, self._note_gap)
 
     def stop(self) -> None:
-        """Take no more work; the next heartbeat tells the front."""
+        """Take no more work; the next heartbeat informs the front."""
         self._is_stopping = True
         self._say(self.facts())
         self._look_now.set()

@@ -27,7 +27,7 @@ class TelegramSettings:
     `base_url` is the root of a Bot API server, without `/bot`; `proxy` leads to it.
 
     `name` distinguishes several bots; by default, the bot's id does. `poll_s` limits a poll's wait
-    for news; `answer_s` limits any other response, and is added to polls. After a 409, the bot
+    for updates; `answer_s` limits any other response, and is added to polls. After a 409, the bot
     leaves polling to the other program for `conflict_s`, which is longer than that program's poll.
     Failed polls are repeated after `backoff_s`, doubling up to `backoff_limit_s`; a refused token
     is retried every `refused_s`; messages that could not be stored are fetched again after

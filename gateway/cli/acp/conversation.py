@@ -64,7 +64,7 @@ class ConnectedEditor:
 
 
 class OpenQuestions:
-    """Open questions of a prompt, each asked once.
+    """Open questions of a prompt; each is asked once.
 
     They may also be answered elsewhere, and a turn may end without their answers.
     """

@@ -34,7 +34,7 @@ from gateway.media.pictures import store_base64
 class PromptParts:
     """Content of a prompt.
 
-    `text` are the person's words. `files` are shown to the model only, in the format of
+    `text` is the person's text. `files` are shown to the model only, in the format of
     `MessageOptions.project`.
     """
 

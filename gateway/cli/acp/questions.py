@@ -71,7 +71,7 @@ class EditorQuestions:
         self._offer = offer or ElicitationCapabilities()
 
     async def ask(self, session: str, approval: ApprovalAsked, call: str) -> ApprovalReply:
-        """Return the answer; `call` is the editor's id of the tool call in question."""
+        """Return the answer; `call` is the editor's id of the tool call that needs approval."""
         try:
             if approval.request.server_question is not None:
                 return await self._ask_for_server(

@@ -147,7 +147,7 @@ class TurnUpdates:
             yield acp.update_agent_message_text(text)
 
     def question(self, approval: events.ApprovalAsked) -> ToolCallStart:
-        """Return the call in question; it starts under the same id once it is allowed."""
+        """Return the call that needs approval; it starts under the same id once it is allowed."""
         candidates = [id_ for id_ in self._pieces if self._is_it(id_, approval)]
         call = candidates[0] if candidates else f"approval-{approval.number}"
         request = approval.request
@@ -263,7 +263,7 @@ def _kind(kind: tools.ToolKind) -> ToolKind:
 
 
 def _escaped(value: Any) -> Any:
-    """Return the arguments of a call in question with every character visible."""
+    """Return the arguments of a call that needs approval, with every character visible."""
     if isinstance(value, Mapping):
         return {escape_for_approval(str(key)): _escaped(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -70,7 +70,7 @@ class ConsolePlaces:
     def open_worktree(self, name: str, folder: SessionFolder | None) -> ConsolePlace:
         """Return the parts of a conversation in a worktree of a folder's repository.
 
-        The name "leave" stands for the main checkout. Raises `KoreError`.
+        The name "leave" means the main checkout. Raises `KoreError`.
         """
         if folder is None:
             raise KoreError(t("this conversation works in no project"))

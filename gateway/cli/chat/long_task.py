@@ -135,7 +135,7 @@ class LongTaskSession:
     clock: Callable[[], float]
 
     def used(self, progress: LongTaskProgress) -> GoalProgress:
-        """Return what the task used of its limits; its turns are sessions."""
+        """Return the usage that counts towards the limits; a session counts as a turn."""
         hours = self.plan.max_hours
         return GoalProgress(
             turns=progress.done,

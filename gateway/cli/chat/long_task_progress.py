@@ -22,7 +22,7 @@ class LongTaskProgress:
 
     `done` sessions have ended. The current session runs on `lane`, after `cuts` attempts that were
     killed. The last `idle` sessions changed nothing, and all sessions together took `worked_s`
-    seconds. `planning`: the current session writes the plan and does not count.
+    seconds. `planning` means that the current session writes the plan and is not counted.
     """
 
     done: int = 0

@@ -126,7 +126,7 @@ class ProgressLine:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Hide the line and pause the timer while a person is asked on the same terminal."""
+        """Hide the line and pause the timer while a question is open on the same terminal."""
         self.erase()
         self._is_paused = True
         asked_at = time.monotonic()
@@ -290,7 +290,7 @@ class OneShotTurn:
                 self._result = with_earlier(result, self._result)
 
     async def _run_turn(self, interrupted: asyncio.Event) -> None:
-        """Run one turn, or those of a goal, until the answer is stored."""
+        """Run one turn, or all turns of a goal, until the answer is stored."""
         self._answer, self._result = [], None
         self._awaited = AwaitedAnswer(self._message.event_id)
         while True:

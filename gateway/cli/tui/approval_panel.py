@@ -37,8 +37,8 @@ _ROWS_AROUND = 5
 class ApprovalPanel(Vertical, can_focus=True):
     """Panel with the first open approval question (`show_first`).
 
-    Posts `ReplyGiven` with the person's decision and `Typed` with text meant for the message input.
-    Until the end of the question has been on the screen, a key can only deny.
+    Posts `ReplyGiven` with the person's decision and `Typed` with text for the message input. Until
+    the end of the question has been on the screen, a key can only deny.
     """
 
     class ReplyGiven(Message):

@@ -32,7 +32,7 @@ def run_reload(args: argparse.Namespace) -> int:
 
 async def _reload(args: argparse.Namespace) -> Mapping[str, Any]:
 
-    # Do not load the settings, because the files may be exactly what is wrong.
+    # Do not load the settings, because the files may be invalid.
     client = await ControlClient.connect(data_dir_of(args).socket)
     if client is None:
         raise NotRunning(t("Kore is not running"), hint=t("start it with `kore gateway`"))

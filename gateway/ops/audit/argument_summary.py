@@ -19,7 +19,7 @@ _TELLING = frozenset(
 
 
 def summarize(entry: AuditEntry, level: AuditLevel, clean: Callable[[str], str]) -> AuditEntry:
-    """Return the entry as written. Raises `AuditError` for arguments that JSON cannot hold."""
+    """Return the entry as written. Raises `AuditError` for arguments that JSON cannot represent."""
     summarizer = ArgumentSummarizer(level, clean)
     try:
         params = summarizer.params(entry.params)

@@ -54,8 +54,8 @@ class AuditLog:
 
     `level` is called for each entry: "summary" keeps targets (paths, commands, addresses, cut at
     200 characters) and only the lengths of other texts, "full" keeps everything, "none" writes
-    nothing. `clean` removes secrets from every text. Files hold `limit_bytes`, and `keep` full ones
-    remain. `mark` is the checkpoint file outside `folder`.
+    nothing. `clean` removes secrets from every text. A file has at most `limit_bytes`, and `keep`
+    full files are retained. `mark` is the checkpoint file outside `folder`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class AuditLog:
         self._file = self._head_file = self._mark_file = -1
 
     async def open(self) -> None:
-        """Continue after the last entry, repairing and noting what a crash has left.
+        """Continue after the last entry; repair and note the traces of a crash.
 
         Raises `AuditError` when the files cannot be opened.
         """

@@ -82,7 +82,7 @@ def _entry(audit: EntryLog, note: AuditNote | AuditEntry) -> AuditEntry:
 class StoredAuditSink:
     """Implementation of `agent.security.audit.AuditSink` in a process that does not own the data.
 
-    `level` and `clean` are those of `AuditLog`. `notify` tells the owner of the data about a new
+    `level` and `clean` are as in `AuditLog`. `notify` informs the owner of the data about a new
     entry; it is called on the event loop and must not fail. `worker` names this process in the
     entries: "main" becomes "main@worker".
     """

@@ -97,10 +97,10 @@ class ScriptedReply(_Strict):
 class EvalCase(_Strict):
     """Case of an evaluation.
 
-    `task` is the request; a list is asked in turn in the same session. `repository` is the initial
-    folder, `workspace` maps further paths to contents, and `hidden` those that only the checks see.
-    Without a program in `needs` the case is skipped. `script` contains the replies of the scripted
-    model.
+    `task` is the request, or a list of requests that are sent one after the other in the same
+    session. `repository` is the initial folder, `workspace` maps further paths to contents, and
+    `hidden` those that only the checks see. Without a program in `needs` the case is skipped.
+    `script` contains the replies of the scripted model.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]

@@ -92,7 +92,9 @@ def _file(
 
 
 async def _command(command: str, expected: int, outcome: EvalOutcome) -> list[str]:
-    """Run a check's command, confined like those of the model, whose code it runs."""
+    """Run a check's command in the sandbox of the model's commands, because it runs the model's
+    code.
+    """
     output = bytearray()
     job = SandboxCommand(command, outcome.folder, outcome.folder)
     try:

@@ -1,7 +1,7 @@
 """Tracking of a message to Kore's agent until it is answered.
 
-The state on disk is authoritative: `message_outcome` tells whether the message was accepted, is
-running or is answered. Events only deliver the words earlier.
+The state on disk is authoritative: `message_outcome` returns whether the message was accepted, is
+running or is answered. Events only deliver the text earlier.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class AgentOrder:
 class TurnEnd:
     """End of a turn.
 
-    `words` are a text of Kore, `denied` names the calls that this token may not approve. `has_gap`
+    `words` is a text of Kore, `denied` names the calls that this token may not approve. `has_gap`
     means that the owner of the data was lost and earlier words may be incomplete.
     """
 

@@ -1,8 +1,8 @@
 """Outcome of a commit that the server did not acknowledge.
 
-Each connection has a row of its own, and every transaction with changes writes its number there.
-The server's own record (`pg_xact_status`) is not enough: after a crash, the server reuses the
-numbers of lost transactions.
+Each connection has its own row, and every transaction with changes writes its number there. The
+server's own record (`pg_xact_status`) is not enough: after a crash, the server reuses the numbers
+of lost transactions.
 """
 
 from dataclasses import dataclass

@@ -91,7 +91,7 @@ def readable(tx: Transaction, rows: Iterable[Row]) -> Iterator[tuple[int, Inboun
 def bury_changed(tx: Transaction, rows: Iterable[Row]) -> list[tuple[int, InboundMessage]]:
     """Return the `readable` messages and give up the others.
 
-    A changed message thus does not block the messages after it.
+    A changed message therefore does not block the messages after it.
     """
     rows = list(rows)
     messages = list(readable(tx, rows))

@@ -26,9 +26,9 @@ PauseReason = (
 class Goal:
     """Goal of a session; `message` is the template of its messages and contains its text.
 
-    `turns`, `worked_s` and `cost_nusd` count since it was set or resumed. `remark` is what is
-    missing, the evidence that it is met, or the error that paused it. `next_event` is the event id
-    of the waiting message that continues it. A removed goal is not stored any more.
+    `turns`, `worked_s` and `cost_nusd` count since it was set or resumed. `remark` describes the
+    missing work, the evidence that it is met, or the error that paused it. `next_event` is the
+    event id of the waiting message that continues it. A removed goal is not stored any more.
     """
 
     session: str

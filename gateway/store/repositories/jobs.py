@@ -143,7 +143,7 @@ def due(tx: Transaction, channels: Sequence[str], now: float, most: int) -> list
 
 
 def listed(tx: Transaction, principal: str | None, chat: Route | None) -> list[Job]:
-    """Return all jobs, or those of a person or a chat; finished ones come last."""
+    """Return all jobs, or the jobs of a person or a chat; finished jobs come last."""
     where, values = ["TRUE"], list[object]()
     if principal is not None:
         where.append("principal = ?")

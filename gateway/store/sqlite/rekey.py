@@ -42,7 +42,7 @@ def rekey(
             _copy(connection, work)
             with closing(sqlite3.connect(work, isolation_level=None)) as copy:
                 count = _reseal(connection, copy, old, new)
-                # Copy once more: free pages and the gaps between rows still contain the old texts.
+                # Copy again: free pages and the gaps between rows still contain the old texts.
                 _copy(copy, fresh)
             _verify(fresh)
             # SQLite would take a remaining log for the new file's.

@@ -48,7 +48,7 @@ from gateway.turns.permissions import StoredDisclosureBudget, TurnPermissions
 
 @frozen
 class TurnHolders:
-    """Names of turns as holders of worktrees; `home` tells several databases apart."""
+    """Names of turns as holders of worktrees; `home` distinguishes several databases."""
 
     home: Path | None
 

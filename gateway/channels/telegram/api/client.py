@@ -43,7 +43,7 @@ class TelegramClient:
     ) -> Sequence[Any]:
         """Return raw updates, oldest first; this confirms everything before `offset`.
 
-        Waits for news unless `at_once`. https://core.telegram.org/bots/api#getupdates
+        Waits for updates unless `at_once`. https://core.telegram.org/bots/api#getupdates
         """
         wait_s = 0 if at_once else self._settings.poll_s
         parameters = {"timeout": wait_s, "limit": limit, "allowed_updates": _KINDS}

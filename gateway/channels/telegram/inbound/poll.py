@@ -107,8 +107,8 @@ class Poller:
                     me.set_result(await self._client.who_am_i())
                     self._trouble_log.over(_NAME)
                     if self.status.state == "starting":
-                        # The first poll may wait a long time for news, but the connection is known
-                        # to work now.
+                        # The first poll may wait a long time for updates, but the connection is
+                        # known to work now.
                         self.status = ChannelStatus("polling")
                 return await self._client.set_menu(self._state)
             except TelegramError as exc:
@@ -131,7 +131,7 @@ class Poller:
                 self._delay_s = self._settings.backoff_s
 
     async def _fetch(self) -> Batch | None:
-        """Fetch a batch; return None without news, or if a smaller fetch must come first."""
+        """Fetch a batch; return None without updates, or if a smaller fetch must come first."""
         asked_at = time.monotonic()
         # After a failure, the first successful poll must return at once to report the recovery.
         at_once = self.status.state == "retrying"

@@ -12,7 +12,7 @@ from gateway.core.messages import Entity
 
 # At deeper nesting, only the marks of first lines are shown.
 _DEPTH = 8
-# Deeper items have no mark of their own, because the cost of a line's prefix must be bounded.
+# Deeper items have no separate mark, because the cost of a line's prefix must be bounded.
 _MARGINS = 64
 # Formatting that cannot contain other formatting, and is only allowed within quotations.
 _CODE = ("code", "pre")

@@ -1,4 +1,4 @@
-"""Mapping of key presses to answers: a single key approves, a word does not."""
+"""Mapping of key presses to answers: a single key approves, a typed word does not."""
 
 import asyncio
 import math

@@ -19,7 +19,7 @@ class ApprovalQueue:
 
     Call `put` for a new question and `close` for a settled one; `reply` is called with the person's
     answer. While it `takes_words`, the input line is the text for the model after a refusal, or the
-    answer to the server that asked.
+    answer to the server's question.
     """
 
     def __init__(self, view: TurnView, reply: Reply) -> None:

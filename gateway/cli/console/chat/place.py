@@ -97,7 +97,7 @@ class FolderQuestion:
 
     @property
     def remark(self) -> str:
-        """Sentence about the folder for a person who is not asked."""
+        """Sentence that names the folder when no question is asked."""
         if self.is_gone:
             return t("The folder of this session is gone: {folder}", folder=self.own_label)
         return t(

@@ -388,7 +388,7 @@ async def continued_place(
     screen: Screen,
     prompt: Prompt | PlainPrompt,
 ) -> ConsolePlace:
-    """Return the place where a session continues: that of `start`, or another folder.
+    """Return the place where a session continues: the place of `start`, or another folder.
 
     Raises `EOFError` or `KeyboardInterrupt` if the person does not answer.
     """

@@ -51,7 +51,7 @@ class GitReader:
         return done.stdout.decode().strip() if done.returncode == 0 else None
 
     def main_branch(self) -> str | None:
-        """Return a name of the main branch, preferably that of the remote, or None."""
+        """Return a name of the main branch, preferably the remote's, or None."""
         names = [
             f"refs/{kind}/{name}" for kind in ("remotes/origin", "heads") for name in MAIN_BRANCHES
         ]

@@ -198,7 +198,7 @@ def _print(
 
 
 def _print_json(review: Review, changes: Changes, summary: Mapping[str, Any] | None) -> None:
-    """Print a review for programs; without a `summary` no model was asked."""
+    """Print a review for programs; without a `summary`, no model was called."""
     facts = {
         "base": changes.base,
         "head": changes.head,

@@ -313,7 +313,7 @@ def count_messages(tx: Transaction, session: str) -> int:
 
 
 def is_untouched(tx: Transaction, session: str) -> bool:
-    """Return whether the session has no messages apart from those it was forked with."""
+    """Return whether the session has only the messages that it was forked with."""
     (last,) = tx.one("SELECT coalesce(parent_n, 0) FROM session WHERE id = ?", (session,))
     return count_messages(tx, session) == int(last)
 

@@ -28,7 +28,7 @@ class OutgoingReply:
 
     `delivery_id` identifies the delivery: a turn's reply has the same id in every attempt. With
     `edits` it replaces that delivery's message, once the platform shows that message. `taint` is
-    the taint of conversations whose words it contains, apart from the conversation of its own chat;
+    the taint of conversations whose text it contains, except for the conversation of its own chat;
     `is_read` means that links were removed from its text, except allowed ones. `preview_parts` has
     the contents of its preview's messages, by part number; `page_end` replaces the text of preview
     messages beyond the end of the reply. `outcome` is as in `Delivered`, for its last part.
@@ -244,7 +244,7 @@ def set_outcome(tx: Transaction, delivery_id: str, lane: str, outcome: str) -> N
 
 
 def take(tx: Transaction, seq: int) -> None:
-    """Mark the row as in flight: after a crash from now on, it is unknown whether it arrived."""
+    """Mark the row as in flight: after a later crash, it is unknown whether it arrived."""
     tx.run(
         "UPDATE outbox SET state = 'inflight', provider_message_id = coalesce(provider_message_id,"
         f" {_EDITED}) WHERE seq = ?",

@@ -148,7 +148,7 @@ def of_session(tx: Transaction, session: str, limit: int) -> list[SubagentTask]:
 
 
 def below(tx: Transaction, lane: str) -> list[SubagentTask]:
-    """Return the running tasks of a lane, and those of their sub-agents."""
+    """Return the running tasks of a lane, and their sub-agents' running tasks."""
     tasks: list[SubagentTask] = []
     lanes = [lane]
     while lanes:

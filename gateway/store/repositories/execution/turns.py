@@ -55,7 +55,7 @@ def add_reply(
 
 
 def start_call(tx: Transaction, turn: int, call: ToolCall) -> None:
-    """Mark a call as started; from now on, a crash leaves its outcome unknown."""
+    """Mark a call as started; after a later crash, its outcome is unknown."""
     tx.run(f"UPDATE step SET state = 'started' WHERE {_LATEST}", (turn, turn, call.id))
 
 

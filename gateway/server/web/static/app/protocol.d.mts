@@ -154,11 +154,11 @@ export type SessionEvent =
 export interface Calls {
   // Queue a message; returns once it is stored.
   submit: { arguments: { message: InboundMessage }; result: null }
-  // Send a message to a session (None: a new one); returns the session's id once the message is stored. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `mode` is chosen for the session. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice. `mode_limit` is the most permissive mode for this message, whatever the conversation has chosen; with it, `mode` can only lower the limit.
+  // Send a message to a session (None: a new one); returns the session's id once the message is stored. A second message with the same `event_id` is ignored; for a new session, call `create_session` first. `mode` is chosen for the session. `agent` names the agent that answers; `queue` says how a running turn handles the message, unless the conversation has its own choice. `mode_limit` is the most permissive mode for this message, even if the conversation has chosen another; with it, `mode` can only lower the limit.
   send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null; mode_limit?: "plan" | "ask" | "accept-edits" | "auto" | null }; result: string }
   // Return the outcome of the message with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
-  // List chat commands and skills, which begin with a slash: `name`, `summary`. Skills are those of a `folder` (the real path of a session's workspace; None: the assistant's workspace).
+  // List chat commands and skills, which begin with a slash: `name`, `summary`. `folder` selects the skills: it is the real path of a session's workspace (None: the assistant's workspace).
   list_commands: { arguments: { folder?: string | null }; result: { [key: string]: any }[] }
   // Stop the running turn of a lane; False if there is none.
   stop_turn: { arguments: { lane: string }; result: boolean }
@@ -176,7 +176,7 @@ export interface Calls {
   create_session: { arguments: { folder?: SessionFolder | null }; result: string }
   // Stop the turns that run in a session; False if there are none.
   stop_session: { arguments: { session: string }; result: boolean }
-  // Reserve a console lane that no other console uses, bound to `session`, to a new session (`fresh`), or to the lane's last session. Unfinished work of the lane is continued instead of starting a new session, unless it belongs to a folder other than `folder` (the real path of a workspace).
+  // Reserve an unused console lane, bound to `session`, to a new session (`fresh`), or to the lane's last session. Unfinished work of the lane is continued instead of starting a new session, unless it belongs to a folder other than `folder` (the real path of a workspace).
   open_console: { arguments: { session: string | null; fresh: boolean; folder?: string | null }; result: ConsoleLease }
   // List sessions, most recently used first; with `folder` (the real path of a workspace) only sessions that work there.
   list_sessions: { arguments: { limit?: number; folder?: string | null }; result: SessionInfo[] }
@@ -192,7 +192,7 @@ export interface Calls {
   queue_mode: { arguments: { lane: string }; result: "queue" | "join" | "steer" | null }
   // Return a lane's `session`, `model`, `mode`, `waiting`, `cost_usd`, `folder` (with `~` for the home folder) and `goal` (as in the event `goal`; null without one, or if it is met).
   conversation_status: { arguments: { lane: string }; result: { [key: string]: any } }
-  // Return the choices that the last turn offers, each made by a message with its `text`: after a plan, and after a long turn whose procedure can be kept as a skill.
+  // Return the choices that the last turn offers, each made by a message with its `text`: after a plan, and after a long turn whose procedure can be saved as a skill.
   turn_choices: { arguments: { session: string }; result: TurnChoice[] }
   // Bind a lane to a session (None: a new one); returns the session's id.
   bind_session: { arguments: { lane: string; session: string | null }; result: string }
@@ -210,15 +210,15 @@ export interface Calls {
   import_session: { arguments: { file: string }; result: string }
   // Choose the model of a session from the next turn on: a configured model, a profile, or vendor/model.
   choose_model: { arguments: { session: string; model: string }; result: null }
-  // Return the permission mode of a session, or the one of a new session (None).
+  // Return the permission mode of a session, or of a new session (None).
   session_mode: { arguments: { session: string | null }; result: "plan" | "ask" | "accept-edits" | "auto" }
   // Choose the permission mode of a session from the next turn on; a looser mode is recorded in the audit log.
   choose_mode: { arguments: { session: string; mode: "plan" | "ask" | "accept-edits" | "auto" }; result: null }
-  // Answer an approval; False if it has expired or was already answered. The model receives the `words` of a denial. `scope` is the scope of a lasting answer; `prefix` allows all commands with the prefix in the event.
+  // Answer an approval; False if it has expired or was already answered. The model receives the `words` of a denial. `scope` is the scope of a standing answer; `prefix` allows all commands with the prefix in the event.
   answer_approval: { arguments: { nonce: string; answer: "once" | "session" | "always" | "deny"; by: string; words?: string; scope?: "call" | "prefix" | "network" | "recipient" | "folder" }; result: boolean }
   // List the open approvals, oldest first.
   list_approvals: { arguments: {}; result: ApprovalPrompt[] }
-  // List the lasting answers to approvals, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`, `granted_by`, `granted_at`.
+  // List the standing answers to approvals, oldest first: `id`, `principal`, `session` ('' for all), `title`, `folder`, `granted_by`, `granted_at`.
   list_grants: { arguments: {}; result: { [key: string]: any }[] }
   // Revoke a grant (None: all); returns a confirmation.
   revoke_grants: { arguments: { grant: number | null }; result: string }
