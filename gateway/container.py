@@ -198,6 +198,7 @@ def build_container(
         jobs=scheduler.jobs,
         wake=wake_lane,
         is_command=command_reader.is_command,
+        needs_own_turn=command_reader.needs_own_turn,
         is_shared=link.is_shared,
         report_limits=timing.reports,
         newcomers_wait_s=timing.newcomers_wait_s,

@@ -13,8 +13,12 @@ SKILL_TOOL = "skill"
 # Token limit for all skill texts; in a small window, `1 / _GOAL_PART` of the goal applies.
 _MAX_TOKENS = 25_000
 _GOAL_PART = 6
-# The beginning of `prompts/skill_text.md`; `skill_apart.md` has a line before it.
-_BEGIN = re.compile(r"(?:\[[^\n]*\]\n+)?Skill (\S+), in the folder /")
+# The beginning of `prompts/skill_text.md`, `command_text.md` and `command_built_in.md`;
+# `skill_apart.md` has a line before it.
+_BEGIN = re.compile(
+    r"(?:\[[^\n]*\]\n+)?(?:Skill|(Command)) ([^\n]+?), "
+    r"(?:in the folder /|from the file /|built in:)"
+)
 
 
 def skill_limit(goal: int) -> int:
@@ -31,7 +35,7 @@ def skill_texts(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
             continue
         for part in message.content:
             if isinstance(part, Text | Context) and (match := _BEGIN.match(part.text)):
-                yield match[1], part.text
+                yield f"/{match[2]}" if match[1] else match[2], part.text
 
 
 def leaving_skills(

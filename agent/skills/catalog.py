@@ -1,11 +1,12 @@
-"""Catalog of the skills available in a folder: the owner's, the workspace's and a trusted
-project's."""
+"""Catalog of the skills and commands available in a folder: the owner's, the workspace's, a trusted
+project's and those of plugins."""
 
 import logging
 import os
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -16,21 +17,26 @@ from agent.security.files.safe_open import open_regular
 from agent.security.taint.file_marks import OpenFileMark, mark_level
 from agent.security.taint.origin import TrustedOrigins, is_in
 from agent.security.taint.worktree_record import WorktreeRecord
-from agent.skills.definition import Skill, read_skill
-from agent.text import frontmatter
+from agent.skills.commands import CommandFolder, CustomCommands
+from agent.skills.definition import FILE, Skill, read_skill
+from agent.text import frontmatter, ranking
 
 log = logging.getLogger(__name__)
 
 PROGRAMS = (".claude", ".agents", ".kore")
-FILE = "SKILL.md"
+COMMAND_PROGRAMS = (".kodax", ".claude")
+PROJECT_COMMAND_PROGRAMS = (".kore", ".claude")
 _MAX_DEPTH = 6
 _MAX_FOLDERS = 2_000
-_MAX_FILES = 40
 _MAX_ROOTS = 100
 _SKIPPED = frozenset({".git", "node_modules"})
-# Limits for one skill and for all of them in a system prompt: about 75 and 2,000 tokens.
+# Limits for one skill, for all of them and for those of plugins in a system prompt: about 75, 2,000
+# and 600 tokens. The names of further skills are in addition.
 _MAX_LINE_CHARS = 300
 _MAX_LISTING_CHARS = 8_000
+_MAX_PLUGIN_CHARS = 2_500
+_MAX_NAMES_CHARS = 1_000
+_MAX_MATCHES = 8
 _Key = tuple[int, int, int]
 
 
@@ -39,12 +45,13 @@ class SkillFolder:
     """Folder with skills.
 
     Links count only in one of the person's own folders (`follows_links`). A project's folder must
-    be `within` the project.
+    be `within` the project. `plugin` is the name of the plugin that it came with.
     """
 
     path: Path
     follows_links: bool = True
     within: Path | None = None
+    plugin: str = ""
 
     def lies_within(self) -> bool:
         """Return False for a link that leaves its project."""
@@ -53,26 +60,30 @@ class SkillFolder:
 
 @frozen
 class SkillPaths:
-    """Locations of skills: the person's home (`user`), Kore's folder (`own`) and the assistant's
-    `workspace`.
+    """Locations of skills and commands: the person's home (`user`), Kore's folder (`own`) and the
+    assistant's `workspace`.
 
-    Skills of a project count only in `trusted` folders and their recorded `worktrees`. `further`
-    are the folders of plugins.
+    Skills of a project count only in `trusted` folders and their recorded `worktrees`. `plugins`
+    and `plugin_commands` are folders or files with the name of their plugin.
     """
 
     user: Path
     own: Path
     workspace: Path
     trusted: tuple[Path, ...] = ()
-    further: tuple[Path, ...] = ()
+    plugins: tuple[tuple[str, Path], ...] = ()
     worktrees: WorktreeRecord | None = None
+    plugin_commands: tuple[tuple[str, Path], ...] = ()
 
     def folders(self, root: Path | None) -> list[SkillFolder]:
         """Return the folders in rising precedence: plugins, the person, the workspace, the
         project."""
         own = [self.user / program / "skills" for program in PROGRAMS[:2]]
         own += [self.own / "skills", *self._of(self.workspace), self.workspace / "skills"]
-        folders = [SkillFolder(folder, follows_links=False) for folder in self.further]
+        folders = [
+            SkillFolder(folder, follows_links=False, plugin=plugin)
+            for plugin, folder in self.plugins
+        ]
         folders += map(SkillFolder, own)
         origin = TrustedOrigins(self.trusted, self.worktrees)
         for project in reversed(project_folders(root, self.user)) if root is not None else ():
@@ -83,6 +94,23 @@ class SkillPaths:
                     if folder not in own
                 ]
         return list(dict.fromkeys(folders))
+
+    def command_folders(self, root: Path) -> list[CommandFolder]:
+        """Return the folders of commands, also of a project that is not trusted."""
+        own = [self.own, *(self.user / program for program in COMMAND_PROGRAMS)]
+        # The workspace is not trusted here, because a model may have written its files.
+        is_trusted = TrustedOrigins(self.trusted, self.worktrees).is_own(root)
+        return [
+            *(CommandFolder(folder / "commands", False, True) for folder in own),
+            *(
+                CommandFolder(root / program / "commands", True, is_trusted)
+                for program in PROJECT_COMMAND_PROGRAMS
+            ),
+            *(
+                CommandFolder(folder, False, False, plugin)
+                for plugin, folder in self.plugin_commands
+            ),
+        ]
 
     def _of(self, folder: Path) -> list[Path]:
         return [folder / program / "skills" for program in PROGRAMS]
@@ -107,27 +135,42 @@ class SkillCatalog:
         self._untrusted: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, Skill]:
-        """Return skills by name; `root` is the folder of the conversation. Touches the disk."""
-        by_name: dict[str, Skill] = {}
+        """Return skills by name; `root` is the folder of the conversation. Touches the disk.
+
+        The name of a plugin's skill is PLUGIN:NAME if another skill has the same name.
+        """
+        own: dict[str, Skill] = {}
+        of_plugins: dict[str, Skill] = {}
         cache: dict[Path, _SkillFile] = {}
         # Each turn calls this, mostly for missing folders, with one system call per folder.
         for name, folder in self._folders_of(root):
             if not os.access(name, os.R_OK) or not folder.lies_within():
                 continue
-            for path, key in _files(folder):
+            for path, key in skill_files(folder):
                 cached = self._cache.get(path)
                 if cached is None or cached.key != key:
                     cached = _read(path, key)
                 cache[path] = cached
                 skill = cached.skill
-                if skill is not None and folder.path in self._paths.further:
-                    skill = replace(skill, is_own=False)
-                if skill is not None and self._is_own(path, cached.mark):
-                    by_name.pop(skill.name, None)
-                    by_name[skill.name] = skill
+                if skill is None or not self._is_own(path, cached.mark):
+                    continue
+                if folder.plugin:
+                    skill = replace(skill, plugin=folder.plugin)
+                by_name = of_plugins if folder.plugin else own
+                by_name.pop(skill.title, None)
+                by_name[skill.title] = skill
         # The cache is replaced, not changed, because loads may overlap in threads.
         self._cache = {**self._cache, **cache} if len(self._cache) < _MAX_FOLDERS else cache
-        return by_name
+        names = Counter(skill.name for skill in (*own.values(), *of_plugins.values()))
+        plugin_skills = {
+            skill.title if names[skill.name] > 1 else skill.name: skill
+            for skill in of_plugins.values()
+        }
+        return {**plugin_skills, **own}
+
+    def commands(self, root: Path) -> CustomCommands:
+        """Return the commands of a folder, including its skills; they touch the disk when used."""
+        return CustomCommands(self._paths.command_folders(root), lambda: self.load(root))
 
     def _folders_of(self, root: Path | None) -> list[tuple[str, SkillFolder]]:
         """Return the cached skill folders of a root."""
@@ -138,21 +181,40 @@ class SkillCatalog:
         return folders
 
     def listing(self, root: Path) -> str:
-        """Return the list of skills for the system prompt, one per line; empty without skills."""
-        skills = [skill for skill in self.load(root).values() if skill.is_for_model]
+        """Return the list of skills for the system prompt; empty without skills.
+
+        The nearest come first, and those of plugins last. Beyond the limits, skills are listed by
+        name or counted; the tool for skills finds them.
+        """
+        skills = {name: skill for name, skill in self.load(root).items() if skill.is_for_model}
         if not skills:
             return ""
         lines: list[str] = []
+        others: list[str] = []
         room = _MAX_LISTING_CHARS
-        for skill in skills:
-            files = f" (only for {', '.join(skill.paths)})" if skill.paths else ""
-            line = f"- {skill.name}{files}: {skill.description}"
-            line = line if len(line) <= _MAX_LINE_CHARS else f"{line[: _MAX_LINE_CHARS - 1]}…"
-            if (room := room - len(line)) < 0:
-                lines.append(f"- and {len(skills) - len(lines)} more")
-                break
-            lines.append(line)
+        for is_own, most in ((True, _MAX_LISTING_CHARS), (False, _MAX_PLUGIN_CHARS)):
+            room = min(room, most)
+            for name, skill in _nearest_first(skills):
+                if skill.is_own is not is_own:
+                    continue
+                line = listing_line(name, skill)
+                if (room := room - len(line)) < 0:
+                    others.append(name)
+                else:
+                    lines.append(line)
+        if others:
+            lines.append(render_prompt("skills_unlisted", names=_cut_names(others)))
         return render_prompt("skills", skills="\n".join(lines))
+
+    def search(self, query: str, root: Path) -> dict[str, Skill]:
+        """Return the skills that match a query best; `root` is as for `load`."""
+        skills = {name: skill for name, skill in self.load(root).items() if skill.is_for_model}
+        texts = [
+            f"{skill.title.replace('-', ' ')} {skill.description}" for skill in skills.values()
+        ]
+        scores = ranking.scores(ranking.query_terms(query.replace("-", " ")), texts)
+        best = sorted(zip(scores, skills, strict=True), key=lambda pair: -pair[0])
+        return {name: skills[name] for score, name in best[:_MAX_MATCHES] if score > 0}
 
     def _is_own(self, path: Path, mark: OpenFileMark | None) -> bool:
         """Return whether neither the file nor a link to it is marked as untrusted."""
@@ -165,18 +227,34 @@ class SkillCatalog:
         return False
 
 
-def files_of(skill: Skill) -> list[str]:
-    """Return the other files of a skill as paths relative to its folder."""
-    names: list[str] = []
-    for folder, folders, files in os.walk(skill.folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            path = Path(folder, name)
-            if name != FILE and not name.startswith(".") and not path.is_symlink():
-                names.append(str(path.relative_to(skill.folder)))
-            if len(names) >= _MAX_FILES:
-                return names
-    return names
+def listing_line(name: str, skill: Skill) -> str:
+    files = f" (only for {', '.join(skill.paths)})" if skill.paths else ""
+    line = f"- {name}{files}: {skill.description}"
+    return line if len(line) <= _MAX_LINE_CHARS else f"{line[: _MAX_LINE_CHARS - 1]}…"
+
+
+def _nearest_first(skills: Mapping[str, Skill]) -> list[tuple[str, Skill]]:
+    """Return skills in rising precedence as groups of a folder, the nearest folder first."""
+    groups = [
+        list(group) for _, group in groupby(skills.items(), lambda item: item[1].folder.parent)
+    ]
+    return [item for group in reversed(groups) for item in group]
+
+
+def _cut_names(names: Sequence[str]) -> str:
+    """Return the names up to the limit, and the number of further ones."""
+    text = ", ".join(names)
+    if len(text) <= _MAX_NAMES_CHARS:
+        return text
+    listed = text[:_MAX_NAMES_CHARS].rpartition(", ")[0]
+    return f"{listed} and {len(names) - listed.count(', ') - 1} more"
+
+
+def skill_names(folder: Path) -> list[str]:
+    """Return the names of the skills below a folder of a plugin."""
+    files = skill_files(SkillFolder(folder, follows_links=False))
+    read = (_read(path, key).skill for path, key in files)
+    return [skill.name for skill in read if skill is not None]
 
 
 def linked_skills(folder: Path) -> list[Path]:
@@ -188,7 +266,7 @@ def linked_skills(folder: Path) -> list[Path]:
     return [link.resolve() for link in links if (link / FILE).is_file()]
 
 
-def _files(folder: SkillFolder) -> Iterator[tuple[Path, _Key]]:
+def skill_files(folder: SkillFolder) -> Iterator[tuple[Path, _Key]]:
     """Yield the SKILL.md files below a folder, breadth first, so that a large folder does not hide
     others."""
     top = Path(os.path.realpath(folder.path))

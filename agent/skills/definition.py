@@ -1,5 +1,6 @@
 """Tolerant parser for SKILL.md files."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from agent.text import frontmatter
 from agent.text.visible import escape_line
 from agent.types import ReasoningEffort
 
+FILE = "SKILL.md"
+_MAX_FILES = 40
 # https://agentskills.io/specification
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MAX_NAME_CHARS = 64
@@ -31,8 +34,8 @@ class Skill:
 
     `is_for_model` and `is_for_people` say who may invoke it; `runs_apart` means that the sub-agent
     `agent` runs it. `arguments` are the names of its arguments in order. `model` and `effort` are
-    preferences; `paths` are the files it applies to. `remarks` describe problems. If `is_own` is
-    false, the skill came with a plugin, so its text is untrusted.
+    preferences; `paths` are the files it applies to. `remarks` describe problems, `notes` harmless
+    oddities. The text of a skill that came with a `plugin` is untrusted.
     """
 
     name: str
@@ -49,7 +52,38 @@ class Skill:
     effort: ReasoningEffort | None = None
     paths: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    is_own: bool = True
+    notes: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        return not self.plugin
+
+    @property
+    def title(self) -> str:
+        """Name that no skill of another plugin has."""
+        return f"{self.plugin}:{self.name}" if self.plugin else self.name
+
+
+def find_skill(skills: Mapping[str, Skill], name: str) -> Skill | None:
+    """Return the skill of this name, or of a plugin's skill with this title."""
+    return skills.get(name) or next(
+        (skill for skill in skills.values() if skill.plugin and skill.title == name), None
+    )
+
+
+def files_of(skill: Skill) -> list[str]:
+    """Return the other files of a skill as paths relative to its folder."""
+    names: list[str] = []
+    for folder, folders, files in os.walk(skill.folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(folder, name)
+            if name != FILE and not name.startswith(".") and not path.is_symlink():
+                names.append(str(path.relative_to(skill.folder)))
+            if len(names) >= _MAX_FILES:
+                return names
+    return names
 
 
 def read_skill(raw: bytes, folder: Path) -> Skill | None:
@@ -57,7 +91,7 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
     text, remarks = frontmatter.decode(raw)
     document = frontmatter.read(text)
     fields = {_fold(name): value for name, value in reversed(list(document.fields.items()))}
-    notes = [*remarks, *document.remarks]
+    problems, notes = [*remarks, *document.remarks], list[str]()
     description = _line(fields.get("description"))
     if when := _line(fields.get(_fold("when_to_use"))):
         description = f"{description} {when}".strip()
@@ -65,10 +99,10 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
         return None
     if len(description) > MAX_DESCRIPTION_CHARS:
         description = description[: MAX_DESCRIPTION_CHARS - 1] + "…"
-        notes.append(f"the description is longer than {MAX_DESCRIPTION_CHARS:,} characters")
+        problems.append(f"the description is longer than {MAX_DESCRIPTION_CHARS:,} characters")
     name = _line(fields.get("name"))[:MAX_NAME_CHARS] or folder.name
     if not NAME.fullmatch(name):
-        notes.append(f'the name "{name}" is not lowercase letters, digits and single hyphens')
+        problems.append(f'the name "{name}" is not lowercase letters, digits and single hyphens')
     elif name != folder.name:
         notes.append(f'the name "{name}" is not that of its folder')
     unknown = [field for field in document.fields if _fold(field) not in map(_fold, _FIELDS)]
@@ -76,7 +110,7 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
     level = _line(fields.get("effort")).casefold()
     effort = read_effort(level)
     if level and effort is None:
-        notes.append(f'the effort "{level[:40]}" is not one of {", ".join(EFFORTS)}')
+        problems.append(f'the effort "{level[:40]}" is not one of {", ".join(EFFORTS)}')
     if _fold("allowed-tools") in fields:
         notes.append("allowed-tools has no effect: a skill never grants permissions")
     return Skill(
@@ -93,7 +127,8 @@ def read_skill(raw: bytes, folder: Path) -> Skill | None:
         paths=_words(fields.get("paths")),
         argument_hint=_line(fields.get(_fold("argument-hint"))),
         arguments=_words(fields.get("arguments")),
-        remarks=tuple(notes),
+        remarks=tuple(problems),
+        notes=tuple(notes),
     )
 
 

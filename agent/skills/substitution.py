@@ -4,7 +4,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
+from agent.skills.definition import Skill, files_of
 
 _PLACEHOLDER = (
     r"(?P<escaped>\\)?\$(?:ARGUMENTS\[(?P<index>\d+)\]|(?P<all>ARGUMENTS)\b"
@@ -56,6 +57,16 @@ def fill_in(body: str, arguments: str, names: Sequence[str] = ()) -> str:
     if places or not arguments:
         return text
     return f"{text}\n\nARGUMENTS: {arguments}"
+
+
+def skill_text(skill: Skill, arguments: str = "") -> str:
+    """Return the text of a skill for the model, with its arguments and the names of its files."""
+    body = fill_in(mark_commands(skill.body), arguments, skill.arguments)
+    names = files_of(skill)
+    files = render_prompt("skill_files", files=", ".join(names)) if names else ""
+    return render_prompt(
+        "skill_text", title=skill.title, folder=skill.folder, body=body, files=files
+    ).strip()
 
 
 def _split(arguments: str) -> list[str]:

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 from agent.context.active_skills import SKILL_TOOL
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
-from agent.prompts import load_prompt, render_prompt
+from agent.prompts import load_prompt
 from agent.security.files import file_io
 from agent.security.files.safe_open import read_regular
 from agent.security.taint.taint import NOTHING, UNTRUSTED
-from agent.skills.catalog import SkillCatalog, files_of
-from agent.skills.definition import Skill
-from agent.skills.substitution import fill_in, mark_commands
+from agent.skills.catalog import SkillCatalog, listing_line
+from agent.skills.definition import Skill, files_of, find_skill
+from agent.skills.substitution import skill_text
+from agent.text.similar_names import similar_names
 from agent.tools.base import CallContext, SubagentRequest
 from agent.tools.schema import parameters
 from agent.tools.traits import ToolTraits
@@ -32,7 +33,9 @@ class SkillTool:
 
     name: ClassVar[str] = SKILL_TOOL
     traits: ClassVar[ToolTraits] = ToolTraits(
-        "read", label=mark_for_translation("Reading the skill {name} {file}"), purpose="skills"
+        "read",
+        label=mark_for_translation("Reading skills: {name} {file} {query}"),
+        purpose="skills",
     )
     effect: ClassVar[Effect] = "read"
     brings: ClassVar[frozenset[Taint]] = NOTHING
@@ -40,7 +43,7 @@ class SkillTool:
     lasts: ClassVar[bool] = True
     output_limit_bytes: ClassVar[int] = 100_000
     parameters: ClassVar[JsonSchema] = parameters(
-        name="string", arguments="string?", file="string?"
+        name="string?", arguments="string?", file="string?", query="string?"
     )
 
     def __init__(self, catalog: SkillCatalog) -> None:
@@ -51,11 +54,13 @@ class SkillTool:
         return load_prompt("tools/skill")
 
     async def run(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
+        name = (args.get("name") or "").strip().removeprefix("/")
+        if not name:
+            return await self._search(args.get("query") or "", call)
         skills = await asyncio.to_thread(self.catalog.load, call.workspace)
-        skill = skills.get(args["name"].strip().removeprefix("/"))
+        skill = find_skill(skills, name)
         if skill is None or not skill.is_for_model:
-            names = ", ".join(name for name, available in skills.items() if available.is_for_model)
-            raise ToolError(f"There is no skill {args['name'][:80]!r}; there are: {names}.")
+            raise ToolError(_no_skill(name, skills))
         taint = NOTHING if skill.is_own else UNTRUSTED
         if file := args.get("file"):
             return ToolResult(await file_io.in_thread(lambda: _file(skill, file)), taint=taint)
@@ -67,15 +72,25 @@ class SkillTool:
             return await call.spawn(request, call)
         return ToolResult(text, for_user=skill.name, taint=taint)
 
+    async def _search(self, query: str, call: CallContext) -> ToolResult:
+        if not query.strip():
+            raise ToolError("Name a skill, or search with `query`.")
+        skills = await asyncio.to_thread(self.catalog.search, query, call.workspace)
+        if not skills:
+            raise ToolError("No skill matches; try other words.")
+        lines = [listing_line(name, skill) for name, skill in skills.items()]
+        is_own = all(skill.is_own for skill in skills.values())
+        return ToolResult(
+            "\n".join(lines), for_user=", ".join(skills), taint=NOTHING if is_own else UNTRUSTED
+        )
 
-def skill_text(skill: Skill, arguments: str = "") -> str:
-    """Return the text of a skill for the model, with its arguments and the names of its files."""
-    body = fill_in(mark_commands(skill.body), arguments, skill.arguments)
-    names = files_of(skill)
-    files = render_prompt("skill_files", files=", ".join(names)) if names else ""
-    return render_prompt(
-        "skill_text", title=skill.name, folder=skill.folder, body=body, files=files
-    ).strip()
+
+def _no_skill(name: str, skills: Mapping[str, Skill]) -> str:
+    """Return the reason why no skill has this name, with the names that may be meant."""
+    available = [other for other, skill in skills.items() if skill.is_for_model]
+    equal = [other for other in available if skills[other].name == name]
+    names = ", ".join(equal or similar_names(name, available)) or "find them with `query`"
+    return f"There is no skill {name[:80]!r}; did you mean: {names}?"
 
 
 def _file(skill: Skill, name: str) -> str:

@@ -14,6 +14,7 @@ from agent.i18n import current_locale, t
 from agent.security.files.paths import INBOX_FOLDER
 from agent.security.policy.base import PermissionMode, tightest
 from agent.serialization import safe_text
+from agent.skills.commands import BUILT_IN
 from gateway.access.control import folder_name
 from gateway.calls.context import ServiceContext
 from gateway.calls.sessions import bind_session, create_session, mode_choice_of
@@ -156,17 +157,19 @@ async def message_outcome(ctx: ServiceContext, event_id: str) -> MessageOutcome:
 async def list_commands(
     ctx: ServiceContext, folder: str | None = None
 ) -> Sequence[Mapping[str, Any]]:
-    """List chat commands and skills, which begin with a slash: `name`, `summary`. `folder` selects
-    the skills: it is the real path of a session's workspace (None: the assistant's workspace)."""
+    """List chat commands, your own commands and skills, which begin with a slash: `name`,
+    `summary`. `folder` selects your own: it is the real path of a session's workspace (None: the
+    assistant's workspace)."""
     commands = [{"name": command.name, "summary": t(command.summary)} for command in menu()]
     if ctx.agent.skills is None:
         return commands
     root = ctx.agent.workspace.folder if folder is None else Path(folder)
-    skills = await asyncio.to_thread(ctx.agent.skills.load, root)
+    prompts = await asyncio.to_thread(ctx.agent.skills.commands(root).all)
+    commands += [{"name": name, "summary": t(each.summary)} for name, each in BUILT_IN.items()]
     return commands + [
-        {"name": name, "summary": " ".join(skill.description.split())[:_MAX_SUMMARY_CHARS]}
-        for name, skill in skills.items()
-        if find_command(name) is None
+        {"name": prompt.name, "summary": prompt.summary[:_MAX_SUMMARY_CHARS]}
+        for prompt in prompts
+        if find_command(prompt.name) is None and prompt.name not in BUILT_IN
     ]
 
 

@@ -220,6 +220,10 @@ def answer_pair(call: CommandCall, tx: Transaction) -> str:
 @chat_command("", "say what was meant", audience="nobody", at_once=True)
 def answer_mistyped(call: CommandCall, tx: Transaction) -> str:
     word = call.message.content.strip()
+    catalog = call.services.agent.skills
+    if catalog is not None and (names := catalog.commands(call.folder).equal_names(word)):
+        listed = ", ".join(f"`/{name}`" for name in names)
+        raise CommandRefused(t("`{word}` is in several plugins: {names}", word=word, names=listed))
     if name := suggest(word):
         raise CommandRefused(
             t("Unknown command `{word}`; did you mean `/{meant}`?", word=word, meant=name)

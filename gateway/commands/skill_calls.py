@@ -1,12 +1,8 @@
-"""`/NAME` in a chat: distinguishes skills from mistyped commands."""
-
-from collections.abc import Mapping
+"""`/NAME` in a message: distinguishes prompts, such as skills, from commands and typing errors."""
 
 from agent.agent import Agent
 from agent.records import frozen
 from agent.skills.authoring import find_skill_request
-from agent.skills.definition import Skill
-from agent.skills.invocation import invocation_in
 from gateway.access.control import AccessControl
 from gateway.commands import read_command
 from gateway.core.messages import InboundMessage
@@ -17,8 +13,7 @@ from gateway.core.records import TypedCommand
 class CommandReader:
     """Reader of messages as commands.
 
-    An unknown single word is looked up among the skills of the chat's folder, which accesses the
-    disk.
+    An unknown word is looked up among the prompts of the chat's folder, which accesses the disk.
     """
 
     agent: Agent
@@ -33,14 +28,21 @@ class CommandReader:
             return None
         if command.name:
             return command
-        return None if invocation_in(message.content, self._skills(message)) else command
+        return None if self._invokes(message) else command
 
     def is_command(self, message: InboundMessage) -> bool:
         """Return whether the message needs no turn: a command, or the check of a goal."""
         return message.kind == "goal_check" or self.read(message) is not None
 
-    def _skills(self, message: InboundMessage) -> Mapping[str, Skill]:
+    def needs_own_turn(self, message: InboundMessage) -> bool:
+        """Return whether the message cannot join a running turn: a command, or a prompt."""
+        return self.is_command(message) or self._invokes(message)
+
+    def _invokes(self, message: InboundMessage) -> bool:
+        if not message.content.startswith("/"):
+            return False
         catalog = self.agent.skills
         if catalog is None:
-            return {}
-        return catalog.load(self.access.folder(self.agent.workspace.folder, message))
+            return False
+        commands = catalog.commands(self.access.folder(self.agent.workspace.folder, message))
+        return commands.invocation_in(message.content) is not None

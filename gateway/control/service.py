@@ -87,9 +87,9 @@ class Service(Protocol):
 
     @call(scope="read", admin_arguments=("folder",))
     async def list_commands(self, folder: str | None = None) -> Sequence[Mapping[str, Any]]:
-        """List chat commands and skills, which begin with a slash: `name`, `summary`. `folder`
-        selects the skills: it is the real path of a session's workspace (None: the assistant's
-        workspace)."""
+        """List chat commands, your own commands and skills, which begin with a slash: `name`,
+        `summary`. `folder` selects your own: it is the real path of a session's workspace (None:
+        the assistant's workspace)."""
         ...
 
     @call(scope="admin")

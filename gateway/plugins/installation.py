@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, field, replace
@@ -14,6 +15,7 @@ from typing import Any
 from agent.i18n import t
 from agent.records import frozen
 from agent.security.files.private_folder import make_private_folder
+from agent.skills.catalog import SkillCatalog, SkillPaths, skill_names
 from gateway.config.atomic_write import drop_secrets, file_lock, keep_secrets
 from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins, secret_name
 from gateway.plugins.copying import copy_plugin
@@ -29,7 +31,8 @@ from gateway.plugins.sources import Source, describe, fetch, name_in, place_of
 class PluginReview:
     """Plugin under review, with hashes of its files and changes since the installed version.
 
-    `dropped` are links that were left out.
+    `dropped` are links that were left out, `equal_names` remarks about skills with the name of
+    another skill.
     """
 
     manifest: PluginManifest
@@ -38,6 +41,7 @@ class PluginReview:
     files: Mapping[str, str]
     size_bytes: int
     dropped: tuple[str, ...] = ()
+    equal_names: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -265,6 +269,7 @@ class PluginInstaller:
             files=files,
             size_bytes=sum((copy / name).stat().st_size for name in files),
             dropped=dropped,
+            equal_names=tuple(self._equal_names(copy, manifest)),
             added=tuple(name for name in files if current is not None and name not in before),
             removed=tuple(name for name in before if name not in files),
             changed=tuple(
@@ -274,6 +279,38 @@ class PluginInstaller:
             is_update=current is not None,
             folder=copy,
         )
+
+    def _equal_names(self, copy: Path, manifest: PluginManifest) -> Iterator[str]:
+        """Yield a remark for each skill with the name of another skill of this installation."""
+        home = self._folder.parent
+        others = SkillCatalog(
+            SkillPaths(
+                Path.home(),
+                home,
+                home,
+                plugins=tuple(
+                    (plugin, folder)
+                    for plugin, folder in self.installed.places("skills")
+                    if plugin != manifest.name
+                ),
+            )
+        ).load()
+        names = [name for place in manifest.skills for name in skill_names(copy / place)]
+        for name, count in Counter(names).items():
+            title = f"/{manifest.name}:{name}"
+            if count > 1:
+                yield t("{name}: more than once in this plugin; the last one is used", name=name)
+            if name in others and others[name].is_own:
+                yield t("{name}: yours is used, this one is {title}", name=name, title=title)
+            for other in others.values():
+                if other.plugin and other.name == name:
+                    yield t(
+                        "{name}: also in {plugin}; call them {title} and {other}",
+                        name=name,
+                        plugin=other.plugin,
+                        title=title,
+                        other=f"/{other.title}",
+                    )
 
 
 def _check_unneeded(plugins: Mapping[str, InstalledPlugin], name: str) -> None:

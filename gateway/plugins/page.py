@@ -39,6 +39,7 @@ def review_rows(review: "PluginReview") -> Rows:
         (t("asks for"), ", ".join(map(_question, review.manifest.options))),
         (t("not used"), several(review.manifest.not_used)),
         (t("links left out"), several(review.dropped)),
+        (t("equal skill names"), "; ".join(review.equal_names)),
         (t("new files"), several(review.added)),
         (t("changed files"), several(review.changed)),
         (t("removed files"), several(review.removed)),
@@ -123,6 +124,7 @@ def _parts(plugin: PluginManifest | InstalledPlugin, files: Collection[str] = ()
         (t("agents"), several(_names(plugin.agents, files))),
         (t("MCP servers"), ", ".join(_server(*server) for server in plugin.servers.items())),
         (t("hooks"), ", ".join(_hooks(plugin.hooks))),
+        (t("language servers"), ", ".join(_server(*each) for each in plugin.languages.items())),
         (t("output styles"), several(plugin.styles)),
         (t("needs"), ", ".join(plugin.dependencies)),
     ]

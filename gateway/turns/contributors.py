@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from agent.agent import Agent
 from agent.context.active_skills import SKILL_TOOL
 from agent.mcp.settings import tool_names
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.policy.base import ToolRequest
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.skills.authoring import find_skill_request, writing_request
+from agent.skills.commands import CustomCommands
 from agent.skills.definition import Skill
-from agent.skills.invocation import SkillInvocation, invocation_in
 from agent.subagents import profile
-from gateway.core.messages import InboundMessage
+from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.store.port import Store
 from gateway.store.repositories.conversations.choices import STYLE
 from gateway.store.repositories.delivery.inbox import taint_of_quotes
@@ -127,7 +128,8 @@ class ServerQuoteReader:
 
 @frozen
 class SkillCalls:
-    """Implements `PromptContributor`: the text, model and effort of an invoked skill.
+    """Implements `PromptContributor`: the text of an invoked command or skill, and the skill's
+    model and effort.
 
     The message of a resumed turn already contains the text.
     """
@@ -149,17 +151,27 @@ class SkillCalls:
                 is_tainted = "untrusted" in draft.taint
                 folder = self.permissions.workspace
                 draft.append(writing_request(wish, root, folder, is_tainted=is_tainted))
-        elif (invocation := await self._invocation(message)) is not None:
-            self._apply_settings(draft, invocation.skill)
-            if not draft.is_resumed:
-                text = self.agent.redactor.clean(await asyncio.to_thread(invocation.text))
-                draft.append(text, taint=NOTHING if invocation.skill.is_own else UNTRUSTED)
-
-    async def _invocation(self, message: InboundMessage) -> SkillInvocation | None:
+            return
         assert self.agent.skills is not None, "checked by the caller"
-        root = self.permissions.working_dir(message)
-        skills = await asyncio.to_thread(self.agent.skills.load, root)
-        return invocation_in(message.content, skills)
+        commands = self.agent.skills.commands(self.permissions.working_dir(message))
+        invocation = await asyncio.to_thread(commands.invocation_in, message.content)
+        if invocation is None:
+            await self._explain(draft, message, commands)
+            return
+        if invocation.skill is not None:
+            self._apply_settings(draft, invocation.skill)
+        if not draft.is_resumed:
+            text = self.agent.redactor.clean(await asyncio.to_thread(invocation.text))
+            draft.append(text, taint=NOTHING if invocation.is_trusted else UNTRUSTED)
+
+    async def _explain(
+        self, draft: TurnDraft, message: InboundMessage, commands: CustomCommands
+    ) -> None:
+        """Tell the model if several plugins have the skill that the message names."""
+        names = await asyncio.to_thread(commands.equal_names, message.content)
+        if names and not draft.is_resumed:
+            listed = ", ".join(f"/{name}" for name in names)
+            draft.append(render_prompt("skill_unclear", names=listed))
 
     def _apply_settings(self, draft: TurnDraft, skill: Skill) -> None:
         """Apply the model and the effort of a skill that belongs to the owner."""
@@ -177,8 +189,11 @@ class SkillCalls:
     def _may_use_skills(self, claim: TurnClaim, message: InboundMessage) -> bool:
         """Return whether the sender may use skills without approval.
 
-        Otherwise the model may call the tool, which requests approval.
+        Otherwise the model may call the tool, which requests approval. At the terminal, options may
+        limit the tools of the model, but not what the person says.
         """
+        if message.channel == CONSOLE:
+            return True
         permissions = self.permissions.permissions(
             (message,), claim.session, claim.mode, turn=claim.turn
         )
@@ -188,10 +203,14 @@ class SkillCalls:
 
 
 def _may_call(message: InboundMessage) -> bool:
-    """Return whether a message contains only a person's own words, without untrusted content."""
+    """Return whether a message contains only a person's own words, without untrusted content.
+
+    A terminal shows the model files and the folder in addition to the words.
+    """
+    is_typed_here = message.channel == CONSOLE and message.kind == "message"
     return (
         message.content.startswith("/")
         and is_said(message)
         and not message.forwarded
-        and not shown_taint([message])
+        and (is_typed_here or not shown_taint([message]))
     )

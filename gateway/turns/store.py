@@ -33,7 +33,7 @@ class TurnStores:
     windows: SessionWindowCache
     isolation: Isolation
     committer: TurnCommitter
-    is_command: Callable[[InboundMessage], bool]
+    needs_own_turn: Callable[[InboundMessage], bool]
     is_draining: bool = False
 
     async def pin(self, session: str) -> None:
@@ -113,7 +113,7 @@ class TurnStore:
             taint_state=request.exposure,
             has_new_messages=(lambda: True) if claim.resumed else self._has_news,
             is_untrusted=stores.permissions.is_untrusted,
-            is_command=stores.is_command,
+            is_command=stores.needs_own_turn,
         )
         self._request = request
         self._journal = StoreTurnJournal(

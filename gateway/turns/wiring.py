@@ -118,6 +118,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
     jobs: JobHooks,
     wake: Callable[[str], None],
     is_command: Callable[[InboundMessage], bool],
+    needs_own_turn: Callable[[InboundMessage], bool],
     is_shared: bool,
     report_limits: ReportLimits,
     newcomers_wait_s: float,
@@ -199,7 +200,7 @@ def wire_turns(  # noqa: PLR0913 - the inputs by name
             windows=sessions.windows,
             isolation=isolation,
             committer=committer,
-            is_command=is_command,
+            needs_own_turn=needs_own_turn,
         ),
         requests=TurnRequests(
             database=database,

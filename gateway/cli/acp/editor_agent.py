@@ -50,7 +50,7 @@ from gateway.core.messages import MessageOptions
 from gateway.core.session_folder import SessionFolder
 from gateway.core.tasks import Start, task_scope
 from gateway.ops.working_place import WorkingPlace, chosen_place
-from gateway.turns.agents.profiles import origin_of
+from gateway.turns.agents.profiles import origin_of, skill_catalog
 
 if TYPE_CHECKING:
     from gateway.config import Settings
@@ -221,7 +221,10 @@ class EditorAgent:
         options = place.apply(replace(self._options, mode=None))
         project = project_context(place.workspace, (), self._settings, self._home)
         project.start_folder = folder
-        builder = MessageBuilder(f"editor-{os.urandom(6).hex()}", options, project)
+        commands = skill_catalog(self._home, self._settings).commands(place.workspace)
+        builder = MessageBuilder(
+            f"editor-{os.urandom(6).hex()}", options, project, commands=commands
+        )
         offer = self._offer.fs or FileSystemCapabilities()
         files = FileRequests(self._client, EditorFolder(Path(cwd), folder), offer)
         questions = EditorQuestions(self._client, self._offer.elicitation)

@@ -8,6 +8,7 @@ import stat
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
@@ -33,9 +34,10 @@ from gateway.config import Settings
 from gateway.core.messages import MessageOptions
 from gateway.runtime.log_setup import open_logs
 from gateway.runtime.paths import DataDir
-from gateway.turns.agents.profiles import agent_option
+from gateway.turns.agents.profiles import agent_option, skill_catalog
 
 if TYPE_CHECKING:
+    from agent.skills.commands import CustomCommands
     from gateway.cli.chat.output_schema import OutputSchema
 
 _STDIN_LIMIT_BYTES = 1_000_000
@@ -116,11 +118,22 @@ def _run(args: argparse.Namespace) -> int:
             is_folder_chosen=is_folder_chosen(args) or options.full_access is not None,
             choose_agent=choose_agent,
             schema=schema,
+            commands=_commands(text, options, settings, home),
             fails_on_denied=args.fail_on_denied,
         )
         return asyncio.run(_once(request, settings, home, forked=args.fork_session))
     except asyncio.CancelledError:
         return INTERRUPTED
+
+
+def _commands(
+    text: str, options: MessageOptions, settings: Settings, home: DataDir
+) -> "CustomCommands | None":
+    """Return the prompts of the folder, which most texts cannot invoke."""
+    if not text.startswith("/"):
+        return None
+    root = Path(options.cwd or settings.agent.workspace)
+    return skill_catalog(home, settings).commands(root.resolve())
 
 
 def _log_to_file(args: argparse.Namespace, settings: Settings, home: DataDir) -> None:

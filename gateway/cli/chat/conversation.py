@@ -11,12 +11,10 @@ from agent.errors import KoreError
 from agent.i18n import t
 from agent.providers.registry import ModelConfig, window_of, with_address
 from agent.records import frozen
-from agent.security.taint.origin import TrustedOrigins
 from gateway.cli.chat.one_shot import DONE
 from gateway.cli.chat.project_options import project_context, project_of
 from gateway.cli.chat.service_connection import fork_session, service_opener
 from gateway.cli.console.chat.conversation import converse
-from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommands
 from gateway.cli.console.chat.place import ConsolePlace
 from gateway.cli.console.chat.repl import ReplOptions
 from gateway.cli.console.chat.shell_escape import Shell, Show, UserCommand
@@ -24,14 +22,13 @@ from gateway.cli.console.chat.workdir import ConsoleWorkdir
 from gateway.cli.program import program_name
 from gateway.cli.project_folder import is_folder_chosen
 from gateway.config import Settings
-from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import profile_models
 from gateway.core.messages import MessageOptions
 from gateway.core.session_folder import SessionFolder
 from gateway.ops.model_catalog import offers
 from gateway.ops.working_place import WorkingPlace
 from gateway.runtime.paths import DataDir
-from gateway.turns.agents.profiles import agent_option, origin_of, skill_catalog, worktrees_of
+from gateway.turns.agents.profiles import agent_option, skill_catalog, worktrees_of
 
 
 @frozen
@@ -133,24 +130,6 @@ def workdir_of(
 
     root = Path(options.cwd or settings.agent.workspace)
     start_folder = None if options.start_folder is None else Path(options.start_folder)
-    resolved = root.resolve()
-    origin = origin_of(settings, DataDir(home))
-    # The workspace is not trusted here, because a model may have written its files.
-    is_trusted = TrustedOrigins(origin.own[1:], origin.worktrees).is_own(resolved)
-    own_folders = [
-        home / "commands",
-        *(Path.home() / name / "commands" for name in (".kodax", ".claude")),
-    ]
-    command_folders = [CommandFolder(folder, False, True) for folder in own_folders]
-    command_folders += [
-        CommandFolder(resolved / name / "commands", True, is_trusted)
-        for name in (".kore", ".claude")
-    ]
-    plugins = InstalledPlugins(DataDir(home).plugins)
-    command_folders += [
-        CommandFolder(folder, False, False, plugin) for plugin, folder in plugins.places("commands")
-    ]
-    skills = skill_catalog(DataDir(home), settings)
     return ConsoleWorkdir(
         root,
         settings.security.blocked_paths,
@@ -158,6 +137,6 @@ def workdir_of(
         models,
         window,
         title,
-        CustomCommands(command_folders, lambda: skills.load(resolved).values()),
+        skill_catalog(DataDir(home), settings).commands(root.resolve()),
         start_folder,
     )

@@ -38,6 +38,7 @@ from gateway.presenter.blocks import call_block, error_block, note_block, step_b
 from gateway.presenter.text import whole_seconds
 
 if TYPE_CHECKING:
+    from agent.skills.commands import CustomCommands
     from gateway.cli.chat.output_schema import OutputSchema
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -74,6 +75,8 @@ class OneShotRequest:
     schema: "OutputSchema | None" = None
     # Further texts for the model, with their taint (`MessageOptions.run`).
     reports: tuple[Mapping[str, Any], ...] = ()
+    # Prompts that the text can invoke as `/NAME`.
+    commands: "CustomCommands | None" = None
     # A turn with a denied call ends with the exit code `DENIED`.
     fails_on_denied: bool = False
 
@@ -213,7 +216,10 @@ class OneShotTurn:
         self._ask = ask
         self._progress = ProgressLine(err)
         self._builder = MessageBuilder(
-            f"once-{os.urandom(4).hex()}", request.options, request.project
+            f"once-{os.urandom(4).hex()}",
+            request.options,
+            request.project,
+            commands=request.commands,
         )
         self._builder.user_commands.extend(request.reports)
         schema = request.schema

@@ -115,11 +115,8 @@ class TabConversation:
         """
         async with self._speaking:
             await self._ensure_session()
-            if (order := self._builder.expand_command(text)) is not None:
-                text = order.text
-                pasted = [(0, len(text))] if order.foreign_command is not None else []
             mentions = self._builder.mentions(text, pasted)
-            message = self._builder.build(text, mentions, order, queue=queue)
+            message = self._builder.build(text, mentions, queue=queue)
             for remark in remarks(mentions) if mentions is not None else ():
                 self.content.say(f"· {remark}")
             try:

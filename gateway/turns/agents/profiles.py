@@ -48,17 +48,20 @@ def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
 
 
 def skill_catalog(home: DataDir, settings: "Settings") -> SkillCatalog:
-    """Return the skills of this installation; project skills are found in project folders."""
+    """Return the skills and commands of this installation; those of projects are found in their
+    folders.
+    """
     workspace = settings.agent.workspace.resolve()
-    plugins = InstalledPlugins(home.plugins).places("skills")
+    plugins = InstalledPlugins(home.plugins)
     return SkillCatalog(
         SkillPaths(
             Path.home(),
             home.root,
             workspace,
             trusted_folders(settings),
-            tuple(folder for _, folder in plugins),
+            tuple(plugins.places("skills")),
             WorktreeRecord(home.root),
+            tuple(plugins.places("commands")),
         )
     )
 

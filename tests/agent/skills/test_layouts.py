@@ -177,8 +177,9 @@ def test_published_layout_loads(tmp_path: Path, title: str, data: bytes, remark:
         "file: no last line end",
         "file: a large body",
     )
-    assert all(line.isprintable() and "\n" not in line for line in skill.remarks)
-    assert any(remark in line for line in skill.remarks) if remark else skill.remarks == ()
+    lines = (*skill.remarks, *skill.notes)
+    assert all(line.isprintable() and "\n" not in line for line in lines)
+    assert any(remark in line for line in lines) if remark else lines == ()
 
 
 @pytest.mark.parametrize("data", NONE.values(), ids=NONE)

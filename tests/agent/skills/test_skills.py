@@ -10,10 +10,9 @@ from agent.providers.scripted import ScriptedProvider
 from agent.security.taint.command_marks import TaintingCommand
 from agent.security.taint.file_marks import mark_tainted
 from agent.skills.authoring import find_skill_request, writing_request
-from agent.skills.catalog import SkillCatalog, SkillPaths, files_of
-from agent.skills.definition import read_skill
-from agent.skills.substitution import fill_in
-from agent.skills.tool import skill_text
+from agent.skills.catalog import SkillCatalog, SkillPaths
+from agent.skills.definition import files_of, find_skill, read_skill
+from agent.skills.substitution import fill_in, skill_text
 from agent.types import Message, Result, Text
 from tests.agent.props import calls
 from tests.agent.skills.skill_files import catalog, skill_call, write
@@ -27,11 +26,8 @@ from tests.agent.skills.skill_files import catalog, skill_call, write
         ("\ufeff---\nname: x\ndescription: Does it.\n---\nB", "x", "Does it.", None),
         ("---\nname: x\ndescription: Use when: a, b\n---\nB", "x", "Use when: a, b", ""),
         ("---\nname: X Y\ndescription: d\n---\nB", "X Y", "d", "single hyphens"),
-        ("---\nname: other\ndescription: d\n---\nB", "other", "d", "not that of its folder"),
         ("---\ndescription: d\n---\nB", "x", "d", None),
         ("---\nname: x\ndescription: d\nwhen_to_use: at noon\n---\nB", "x", "d at noon", None),
-        ("---\nname: x\ndescription: d\nmood: good\n---\nB", "x", "d", "mood"),
-        ("---\nname: x\ndescription: d\nallowed-tools: Bash(*)\n---\nB", "x", "d", "never grants"),
         ("---\nname: x\ndescription: " + "d" * 2000 + "\n---\nB", "x", "d" * 1023 + "…", "longer"),
     ],
 )
@@ -45,6 +41,21 @@ def test_published_skill_is_read(
         assert skill.remarks == ()
     else:
         assert any(remark in line for line in skill.remarks) or not remark
+
+
+@pytest.mark.parametrize(
+    ("field", "note"),
+    [
+        ("name: other", "not that of its folder"),
+        ("mood: good", "mood"),
+        ("allowed-tools: Bash(*)", "never grants"),
+    ],
+)
+def test_harmless_oddity_is_a_note(tmp_path: Path, field: str, note: str) -> None:
+    skill = read_skill(f"---\ndescription: d\n{field}\n---\nB".encode(), tmp_path / "x")
+    assert skill is not None
+    assert skill.remarks == ()
+    assert [note in line for line in skill.notes] == [True]
 
 
 @pytest.mark.parametrize("text", [b"", b"# Only a text", b"---\nname: x\n---\nB", b"\xff\x00\xfe"])
@@ -159,7 +170,7 @@ def test_link_out_of_a_plugin_is_ignored(tmp_path: Path) -> None:
     write(plugin, "mine")
     (plugin / "one").symlink_to(write(tmp_path / "elsewhere", "one"))
     places = (tmp_path / "user", tmp_path / "own", tmp_path / "workspace")
-    skills = SkillCatalog(SkillPaths(*places, further=(plugin,)))
+    skills = SkillCatalog(SkillPaths(*places, plugins=(("p", plugin),)))
     assert set(skills.load()) == {"mine"}
 
 
@@ -205,9 +216,69 @@ def test_hundred_skills_take_little_of_the_prompt(tmp_path: Path) -> None:
         write(tmp_path / "own" / "skills", f"skill-{n:03}", text)
     listing = skills.listing(tmp_path)
     assert len(skills.load()) == 100
-    assert len(listing) < 9_000
-    assert "more" in listing.splitlines()[-1]
-    assert max(map(len, listing.splitlines())) <= 300
+    assert len(listing) < 9_500
+    assert "described by `skill` with `query`" in listing.splitlines()[-1]
+    assert max(map(len, listing.splitlines()[:-1])) <= 300
+
+
+def plugin_skills(tmp_path: Path, plugin: str, *names: str) -> tuple[str, Path]:
+    folder = tmp_path / "plugins" / plugin
+    for name in names:
+        write(folder, name, f"---\nname: {name}\ndescription: {plugin} does {name}.\n---\nB")
+    return plugin, folder
+
+
+def with_plugins(tmp_path: Path, *plugins: tuple[str, Path]) -> SkillCatalog:
+    places = (tmp_path / "user", tmp_path / "own", tmp_path / "workspace")
+    return SkillCatalog(SkillPaths(*places, plugins=plugins))
+
+
+def test_equal_names_of_plugins_are_all_listed(tmp_path: Path) -> None:
+    first = plugin_skills(tmp_path, "first", "commit", "tag", "note")
+    second = plugin_skills(tmp_path, "second", "commit")
+    write(tmp_path / "own" / "skills", "note")
+    skills = with_plugins(tmp_path, first, second)
+    by_name = skills.load()
+    assert set(by_name) == {"first:commit", "second:commit", "tag", "first:note", "note"}
+    assert by_name["note"].is_own
+    listing = skills.listing(tmp_path)
+    assert "- first:commit: first does commit." in listing
+    assert "- second:commit: second does commit." in listing
+    assert find_skill(by_name, "first:tag") == by_name["tag"]
+    commands = skills.commands(tmp_path)
+    assert commands.invocation_in("/commit now") is None
+    assert sorted(commands.equal_names("/commit now")) == ["first:commit", "second:commit"]
+    invocation = commands.invocation_in("/second:commit now")
+    assert invocation is not None
+    assert invocation.text().startswith("Skill second:commit, in the folder /")
+    assert not invocation.is_trusted
+
+
+def test_listing_puts_own_skills_before_those_of_plugins(tmp_path: Path) -> None:
+    plugins = [
+        plugin_skills(tmp_path, f"p{n:02}", *(f"does-{n:02}-{each}" for each in range(4)))
+        for n in range(92)
+    ]
+    write(tmp_path / "own" / "skills", "mine")
+    skills = with_plugins(tmp_path, *plugins)
+    listing = skills.listing(tmp_path)
+    assert len(listing) < 4_000
+    assert listing.index("- mine:") < listing.index("does-91-3")
+    assert str(tmp_path) not in listing
+    assert "further skills" in listing
+    assert "does-07-2" not in listing
+    assert next(iter(skills.search("does 07 2", tmp_path))) == "does-07-2"
+
+
+async def test_tool_finds_skills_by_a_query(tmp_path: Path) -> None:
+    catalog(tmp_path)
+    for name, purpose in (("release", "Makes a release."), ("other", "Cooks soup.")):
+        write(tmp_path / "own" / "skills", name, f"---\ndescription: {purpose}\n---\nB")
+    searches = calls(skill_call("c1", query="soup"), skill_call("c2", query="astronomy"))
+    _, model = await ask(tmp_path, searches, "done")
+    results = [message for message in model.requests[-1].messages if message.role == "tool"]
+    assert results[0].text == "- other: Cooks soup."
+    assert results[1].is_error
 
 
 async def ask(tmp_path: Path, *steps: Message | str) -> tuple[Result, ScriptedProvider]:

@@ -18,6 +18,7 @@ from gateway.plugins.errors import PluginError
 from gateway.plugins.installation import PluginInstaller
 from gateway.plugins.manifest import read_manifest
 from gateway.plugins.market import Markets, make_index, read_market
+from gateway.plugins.page import review_rows
 from gateway.plugins.sources import source_of
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import catalogue_of, skill_catalog
@@ -306,3 +307,15 @@ def test_argument_without_a_source_is_rejected(tmp_path: Path) -> None:
     assert Markets(tmp_path).load() == []
     with pytest.raises(PluginError, match="no market has a plugin"):
         Markets(tmp_path).find("x")
+
+
+def test_installation_names_skills_with_equal_names(tmp_path: Path) -> None:
+    installed(tmp_path, plugin(tmp_path / "one", "first"))
+    own = tmp_path / "kore" / "skills" / "hi"
+    own.mkdir(parents=True)
+    (own / "SKILL.md").write_text(SKILL)
+    installer = PluginInstaller(tmp_path / "kore" / "plugins")
+    with installer.fetched(folder_source(plugin(tmp_path / "two", "second"))) as review:
+        rows = dict(review_rows(review))
+    assert "hi: yours is used, this one is /second:hi" in rows["equal skill names"]
+    assert "hi: also in first; call them /second:hi and /first:hi" in rows["equal skill names"]

@@ -1,5 +1,6 @@
 """Skill calls in a chat: `/NAME arguments`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,18 +11,28 @@ from agent.providers.registry import ModelConfig
 from agent.providers.scripted import ScriptedProvider
 from agent.skills.catalog import SkillCatalog, SkillPaths
 from agent.types import Context, Message
+from gateway.core.messages import MessageOptions
 from tests.agent.props import call, calls
 from tests.agent.skills.skill_files import write
 from tests.gateway.access.approvals import Asking
-from tests.gateway.parts import Parts, chat_message, running
+from tests.gateway.parts import Parts, accept_messages, chat_message, console_message, running
+from tests.gateway.turns.paced import Paced, list_dir_reply
 
 PLAIN = "---\ndescription: Makes a release.\ndisable-model-invocation: true\n---\nTag $0 now."
 
 
-def add_skills(parts: Parts, tmp_path: Path, *, plugin: Path | None = None) -> Path:
-    """Set a catalogue for the chat's workspace and return the folder of its skills."""
-    further = () if plugin is None else (plugin,)
-    paths = SkillPaths(tmp_path / "user", tmp_path / "own", parts.workspace, further=further)
+def add_skills(parts: Parts, tmp_path: Path, *plugins: str) -> Path:
+    """Set a catalogue for the chat's workspace and return the folder of its skills.
+
+    The folders `plugins` have the names of the plugins.
+    """
+    paths = SkillPaths(
+        tmp_path / "user",
+        tmp_path / "own",
+        parts.workspace,
+        plugins=tuple((name, tmp_path / name) for name in plugins),
+        plugin_commands=tuple((name, tmp_path / name / "commands") for name in plugins),
+    )
     parts.agent.skills = SkillCatalog(paths)
     return parts.workspace / "skills"
 
@@ -120,7 +131,7 @@ async def test_plugin_skill_is_untrusted(tmp_path: Path) -> None:
     model = ScriptedProvider(["done", "again"])
     async with running(tmp_path, model, owner="chat:7") as parts:
         write(tmp_path / "plugin", "theirs", PLAIN)
-        add_skills(parts, tmp_path, plugin=tmp_path / "plugin")
+        add_skills(parts, tmp_path, "plugin")
         message = chat_message("/theirs v1")
         await parts.bus.submit(message)
         await parts.until_answered(message)
@@ -182,3 +193,86 @@ async def test_skill_is_written_from_the_conversation_after_approval(tmp_path: P
     assert "into a skill: for folders" in request
     assert "`skills/NAME/SKILL.md`" in request
     assert "Run `ls docs`." in contexts(model.requests[-1].messages[-1])
+
+
+def add_command(folder: Path, name: str, text: str) -> None:
+    (folder / "commands").mkdir(parents=True)
+    (folder / "commands" / f"{name}.md").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("/fix issue 7", "Mend issue 7."),
+        ("/FIX@my_bot issue 7", "Mend issue 7."),
+        ("/theirs:go far", "Go far."),
+        ("/theirs:make-release v1", "Tag v1 now."),
+        ("/review the tests", "Review the changes in this folder that are not committed yet: the"),
+    ],
+)
+async def test_chat_invokes_a_prompt(tmp_path: Path, typed: str, text: str) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        add_command(tmp_path / "own", "fix", "Mend $ARGUMENTS.")
+        add_command(tmp_path / "theirs", "go", "Go $0.")
+        write(tmp_path / "theirs", "make-release", PLAIN)
+        add_skills(parts, tmp_path, "theirs")
+        message = chat_message(typed)
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert text in context_of(model)
+    assert model.requests[0].messages[-1].text == typed
+
+
+async def test_terminal_invokes_a_prompt_whatever_tools_it_allows(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model) as parts:
+        add_command(tmp_path / "own", "fix", "Mend $ARGUMENTS.")
+        add_skills(parts, tmp_path)
+        news = {"text": "The tree.", "taint": ["private", "untrusted"], "evicted": 0}
+        options = MessageOptions(allowed_tools=("read_file",), project=news)
+        message = replace(console_message("/fix issue 7"), options=options)
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert "Mend issue 7." in context_of(model)
+
+
+async def test_plugin_command_is_untrusted(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        add_command(tmp_path / "theirs", "go", "Go $0.")
+        add_skills(parts, tmp_path, "theirs")
+        message = chat_message("/theirs:go far")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+        await parts.until_stored("session", taint="untrusted")
+    assert "may not have read it" in context_of(model)
+
+
+async def test_name_of_several_plugins_is_explained(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        for plugin in ("first", "second"):
+            write(tmp_path / plugin, "commit", PLAIN)
+        add_skills(parts, tmp_path, "first", "second")
+        await parts.bus.submit(chat_message("/commit"))
+        (answer,) = await parts.platform.answers("1", 1)
+        message = chat_message("/commit all")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert answer == "`/commit` is in several plugins: `/first:commit`, `/second:commit`"
+    assert "with this name: /first:commit, /second:commit." in context_of(model)
+
+
+async def test_prompt_does_not_join_a_running_turn(tmp_path: Path) -> None:
+    model = Paced(list_dir_reply(), "Painted.", "Mended.")
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        add_command(tmp_path / "own", "fix", "Mend $ARGUMENTS.")
+        add_skills(parts, tmp_path)
+        await accept_messages(parts, chat_message("/queue steer"), chat_message("paint it"))
+        await model.wait_for_request(1)
+        await accept_messages(parts, chat_message("/fix issue 7"))
+        model.let_go(3)
+        await parts.platform.answers("1", 3)
+    assert "Mend issue 7." in contexts(model.requests[-1].messages[-1])
+    assert len(model.requests) == 3

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
+from agent.skills.commands import BUILT_IN
 from agent.text.similar_names import similar_names
 from agent.text.visible import escape_invisible, escape_line
 from gateway.cli.console.chat.place import ReadLine
@@ -44,14 +45,7 @@ CONSOLE_COMMANDS = (
         mark_for_translation("expand the last result, then earlier ones (also Ctrl-O)"),
     ),
     ("/paste", mark_for_translation("insert the clipboard: a picture, or text")),
-    (
-        "/review",
-        mark_for_translation("review uncommitted changes: /review, or /review WHAT"),
-    ),
-    (
-        "/init",
-        mark_for_translation("write AGENTS.md for this folder; you see it first"),
-    ),
+    *((f"/{name}", command.summary) for name, command in BUILT_IN.items()),
     ("/exit", mark_for_translation("exit; the session is kept")),
 )
 FILE = ("@path", mark_for_translation("attach a file, folder or picture to the message"))

@@ -15,12 +15,12 @@ from agent.records import frozen
 from agent.security.policy.base import is_mode
 from agent.serialization import safe_text
 from gateway.cli.console.chat.workdir import ConsoleWorkdir, media_of
-from gateway.commands import find_command
+from gateway.commands import command_in, find_command
 from gateway.core.messages import InboundMessage, Media, MessageOptions, QueueMode, Route, Sender
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext
-    from gateway.cli.console.chat.workdir import UserLine
+    from agent.skills.commands import CustomCommands, Invocation
     from gateway.cli.console.input.file_mentions import FileMention
 
 CHANNEL = "cli"
@@ -35,7 +35,8 @@ class MessageBuilder:
 
     `options` apply to every message (see `InboundMessage`). The next message also carries the
     changes in `project` and the `user_commands` that ran with `!` since the previous message. Files
-    of the `workdir` are attached if the text mentions them.
+    of the `workdir` are attached if the text mentions them. `commands` are the prompts that a
+    message can invoke.
     """
 
     chat_id: str
@@ -43,28 +44,43 @@ class MessageBuilder:
     project: "ProjectContext | None" = None
     workdir: ConsoleWorkdir | None = None
     user_commands: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_RUNS))
+    commands: "CustomCommands | None" = None
 
     @property
     def lane(self) -> str:
         return Route(CHANNEL, ACCOUNT, self.chat_id).lane
 
     def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
-        """Return the files that a line mentions with `@`."""
-        return self.workdir.mentions(text, pasted) if self.workdir is not None else None
+        """Return the files that a line, or the text of the command in it, mentions with `@`."""
+        if self.workdir is None:
+            return None
+        if text.startswith("/"):
+            invocation = self.invocation_in(text)
+            if invocation is None:
+                return None
+            text = invocation.prompt()
+            pasted = () if invocation.is_trusted else [(0, len(text))]
+        return self.workdir.mentions(text, pasted)
 
-    def expand_command(self, text: str) -> "UserLine | None":
-        """Return the text to send for a command that is a prompt, or None."""
-        return self.workdir.expand_command(text) if self.workdir is not None else None
+    def invocation_in(self, text: str) -> "Invocation | None":
+        """Return the prompt that a line invokes, whose text Kore adds to the message."""
+        commands = self.commands if self.workdir is None else self.workdir.custom_commands
+        word = next(iter(text.split()), "")
+        if commands is None or not word.startswith("/") or find_command(word[1:].lower()):
+            return None
+        return commands.invocation_in(text)
 
     def build(
         self,
         text: str,
         mentions: "FileMention | None" = None,
-        order: "UserLine | None" = None,
         *,
         queue: QueueMode | None = None,
     ) -> InboundMessage:
         """Return the message to send; `queue` selects its handling during a turn."""
+        is_command = text.startswith("/") and self.invocation_in(text) is None
+        if is_command and (command := command_in(text)) is not None and command.replaces_window:
+            self.forget()
         return InboundMessage(
             channel=CHANNEL,
             account=ACCOUNT,
@@ -74,9 +90,9 @@ class MessageBuilder:
             content=safe_text(text),
             received_at=time.time(),
             options=replace(
-                self.options, queue=queue, **_with(order, self._extras(text, mentions))
+                self.options, queue=queue, **({} if is_command else self._extras(mentions))
             ),
-            media=self._pictures(text, mentions),
+            media=() if is_command else self._pictures(mentions),
             language=current_locale(),
         )
 
@@ -101,18 +117,13 @@ class MessageBuilder:
         if self.workdir is not None:
             self.workdir.forget()
 
-    def _pictures(self, text: str, mentions: "FileMention | None") -> tuple[Media, ...]:
+    def _pictures(self, mentions: "FileMention | None") -> tuple[Media, ...]:
         pictures = mentions.pictures if mentions is not None else []
-        if self.project is not None and not text.startswith("/"):
+        if self.project is not None:
             pictures = [*pictures, *self.project.new_pictures()]
         return media_of(dict.fromkeys(pictures)) if pictures else ()
 
-    def _extras(self, text: str, mentions: "FileMention | None") -> dict[str, Any]:
-        if text.startswith("/"):
-            command = find_command(text.split()[0].removeprefix("/"))
-            if command is not None and command.replaces_window:
-                self.forget()
-            return {}
+    def _extras(self, mentions: "FileMention | None") -> dict[str, Any]:
         extras: dict[str, Any] = {}
         if self.user_commands:
             extras["run"] = tuple(self.user_commands)
@@ -127,18 +138,6 @@ class MessageBuilder:
             parts = [safe_text(part) for part in news.parts]
             extras["project"] = {**update, "evicted": news.evicted, "parts": parts}
         return extras
-
-
-def _with(order: "UserLine | None", news: dict[str, Any]) -> dict[str, Any]:
-    """Merge the context of a command into the project update."""
-    context = order.context if order is not None else {}
-    if not context:
-        return news
-    project = news.get("project", {"text": "", "taint": [], "evicted": 0})
-    text = "\n\n".join(part for part in (context["text"], project["text"]) if part)
-    taint = sorted({*context["taint"], *project["taint"]})
-    parts = [part for part in (context["text"], *project.get("parts", ())) if part]
-    return {**news, "project": {**project, "text": text, "taint": taint, "parts": parts}}
 
 
 def _options_replaced_by(text: str) -> tuple[str, ...]:

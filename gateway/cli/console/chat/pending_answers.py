@@ -25,6 +25,7 @@ class PendingAnswers:
         self.has_foreign_turn = False
         self.has_goal = False
         self._texts: dict[str, str] = {}
+        self._commands: set[str] = set()
         # Input that was typed during another turn and is now far above its answer on the screen.
         self._lines: dict[str, str] = {}
         self._has_ended = True
@@ -42,13 +43,17 @@ class PendingAnswers:
         """Number of messages that wait for the running turn."""
         return len(self._texts) - (bool(self._texts) and not self.has_foreign_turn)
 
-    def add(self, message: InboundMessage, text: str, line: str = "") -> None:
+    def add(
+        self, message: InboundMessage, text: str, line: str = "", *, is_prompt: bool = False
+    ) -> None:
         """Add a sent message; `line` is the input if it was typed during another turn.
 
-        Commands are answered without a turn.
+        Commands are answered without a turn, unless they are prompts.
         """
         self._texts[message.event_id] = text
-        if line and not text.startswith("/"):
+        if text.startswith("/") and not is_prompt:
+            self._commands.add(message.event_id)
+        elif line:
             self._lines[message.event_id] = line
 
     def remove(self, message: InboundMessage) -> None:
@@ -89,7 +94,7 @@ class PendingAnswers:
         self.has_foreign_turn = False
         if (event_id := delivered.event_id) in self._texts:
             # A joined turn names its newest message; a command may overtake a turn.
-            alone = self._texts[event_id].startswith("/")
+            alone = event_id in self._commands
             for earlier in [event_id] if alone else list(self._texts):
                 del self._texts[earlier]
                 if earlier == event_id:

@@ -70,6 +70,7 @@ class UnsentInput:
     message: InboundMessage
     text: str
     line: str
+    is_prompt: bool = False
 
 
 class TurnScreen:
@@ -157,17 +158,15 @@ class TurnScreen:
         it.
         """
         pasted = self._prompt.pastes.spans(text)
-        if (order := self._builder.expand_command(text)) is not None:
-            text = order.text
-            pasted = [(0, len(text))] if order.foreign_command is not None else []
         mentions = self._builder.mentions(text, pasted)
-        message = self._builder.build(text, mentions, order, queue=queue)
+        message = self._builder.build(text, mentions, queue=queue)
         for remark in remarks(mentions) if mentions is not None else ():
             self._view.say(f"· {escape_invisible(remark)}")
-        self._pending.add(message, text, line)
+        is_prompt = self._builder.invocation_in(text) is not None
+        self._pending.add(message, text, line, is_prompt=is_prompt)
         # Record the message in case the watch notices the loss first and cancels this call. It may
         # already be stored; in that case a successor recognises it.
-        self.unsent.append(unsent := UnsentInput(message, text, line))
+        self.unsent.append(unsent := UnsentInput(message, text, line, is_prompt))
         try:
             await self._service.submit(message)
         except ConnectionLost:
@@ -189,12 +188,12 @@ class TurnScreen:
 
     async def send_again(self, unsent: "UnsentInput") -> None:
         """Send a message that the previous service may not have stored."""
-        self._pending.add(unsent.message, unsent.text, unsent.line)
+        self._pending.add(unsent.message, unsent.text, unsent.line, is_prompt=unsent.is_prompt)
         await self._service.submit(unsent.message)
 
     def misspelt(self, text: str) -> str | None:
         """Return a suggestion for a line that looks like a misspelt console command."""
-        return misspelt(text) if self._builder.expand_command(text) is None else None
+        return misspelt(text) if self._builder.invocation_in(text) is None else None
 
     async def until_idle(self) -> None:
         """Show running work until nothing of this console is pending."""
@@ -322,7 +321,7 @@ class TurnScreen:
         command = command_in(text)
         if command and (command.at_once or word == "/stop") and word not in CONSOLE_WORDS:
             return ""
-        if command is None:
+        if command is None and self._builder.invocation_in(text) is None:
             choice = await self._service.queue_mode(self.lane)
             if MessageOptions(queue=queue).queue_mode(choice, "queue") == "steer":
                 return f"  ({t('steering')})"

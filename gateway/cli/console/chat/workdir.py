@@ -3,23 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.i18n import t
-from agent.prompts import load_prompt, render_prompt
-from agent.records import frozen
 from agent.security.files.folder_identity import real_start_folder
-from gateway.cli.console.chat.custom_commands import CustomCommand, CustomCommands
-from gateway.commands import find_command
+from agent.skills.commands import CustomCommands
 
 if TYPE_CHECKING:
     from agent.context.project.context import ProjectContext
     from gateway.cli.console.input.file_mentions import FileMention
     from gateway.core.messages import Media
-
-
-# Terminal commands that expand to a built-in prompt.
-OWN_PROMPTS = {"review": "review", "init": "init_project"}
 
 
 @dataclass(slots=True)
@@ -60,48 +53,12 @@ class ConsoleWorkdir:
             self._project.forget()
 
     def mentions(self, text: str, pasted: Sequence[tuple[int, int]]) -> "FileMention | None":
-        """Return the files that each `@path` of a line refers to, or None without any."""
-        if "@" not in text or text.startswith("/"):
+        """Return the files that each `@path` of a text refers to, or None without any."""
+        if "@" not in text:
             return None
         from gateway.cli.console.input.file_mentions import find_mentions
 
         return find_mentions(text, self.folder, self.blocked_paths, pasted)
-
-    def expand_command(self, text: str) -> "UserLine | None":
-        """Return the text for `/review`, `/init` or a custom command; None for other lines."""
-        if not text.startswith("/"):
-            return None
-        name, _, rest = text[1:].strip().partition(" ")
-        arguments = rest.strip()
-        if name in OWN_PROMPTS:
-            what, rules = f": {arguments}" if arguments else "", load_prompt("review_rules")
-            return UserLine(render_prompt(OWN_PROMPTS[name], what=what, rules=rules))
-        if not name or find_command(name) or (custom := self.custom_commands.find(name)) is None:
-            return None
-        return UserLine(custom.fill(arguments), None if custom.is_trusted else custom)
-
-
-@frozen
-class UserLine:
-    """Text that replaces a command.
-
-    `foreign_command` is set for a command that came with a folder.
-    """
-
-    text: str
-    foreign_command: CustomCommand | None = None
-
-    @property
-    def context(self) -> dict[str, Any]:
-        """Additional text for the model and its taint labels."""
-        if self.foreign_command is None:
-            return {}
-        text = render_prompt(
-            "folder_command",
-            command=f"/{self.foreign_command.name}",
-            path=self.foreign_command.path,
-        )
-        return {"text": text, "taint": ["untrusted"], "evicted": 0}
 
 
 def remarks(mentions: "FileMention") -> list[str]:

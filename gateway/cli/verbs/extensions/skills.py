@@ -5,11 +5,19 @@ import json
 from pathlib import Path
 
 from agent.errors import KoreError
-from agent.i18n import t
+from agent.i18n import plural, t
 from agent.prompts import render_prompt
 from agent.security.files.private_folder import make_private_folder
-from agent.skills.catalog import files_of
-from agent.skills.definition import MAX_NAME_CHARS, NAME, Skill, read_skill
+from agent.skills.catalog import SkillFolder, skill_files
+from agent.skills.definition import (
+    FILE,
+    MAX_NAME_CHARS,
+    NAME,
+    Skill,
+    files_of,
+    find_skill,
+    read_skill,
+)
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, clean_lines, print_json, print_list, short, tell
 from gateway.cli.settings import settings_of
@@ -30,13 +38,13 @@ def _skills(args: argparse.Namespace) -> dict[str, Skill]:
 def _list(args: argparse.Namespace) -> int:
     print_list(
         args,
-        list(_skills(args).values()),
-        _facts,
+        list(_skills(args).items()),
+        lambda item: _facts(*item),
         {
-            "name": lambda skill: skill.name,
-            "description": lambda skill: short(skill.description),
-            "from": lambda skill: str(skill.folder),
-            "warnings": lambda skill: str(len(skill.remarks) or ""),
+            "name": lambda item: item[0],
+            "description": lambda item: short(item[1].description),
+            "from": lambda item: str(item[1].folder),
+            "warnings": lambda item: str(len(item[1].remarks) or ""),
         },
         t("no skills here; `kore skills new NAME` makes one"),
     )
@@ -44,32 +52,76 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    skill = _skills(args).get(args.name)
+    skills = _skills(args)
+    skill = find_skill(skills, args.name)
     if skill is None:
+        equal = [name for name, each in skills.items() if each.name == args.name]
         raise KoreError(
             t("there is no skill {name!r} here", name=args.name[:80]),
-            hint=t("`kore skills list` shows them"),
+            hint=t("several plugins have one: {names}", names=", ".join(equal))
+            if equal
+            else t("`kore skills list` shows them"),
         )
     _print(args, skill)
     return 0
 
 
 def _validate(args: argparse.Namespace) -> int:
-    path = args.path / "SKILL.md" if args.path.is_dir() else args.path
+    """Check a skill, or all skills below a folder."""
+    place = args.path
+    if not place.is_dir() or (place / FILE).is_file():
+        path = place / FILE if place.is_dir() else place
+        skill = _read(path)
+        if skill is None:
+            raise KoreError(_without_description(path))
+        if args.json:
+            print_json(_facts(skill.name, skill))
+        else:
+            _print_check(path, skill)
+        return 1 if skill.remarks else 0
+    checks = [(path, _read(path)) for path, _ in skill_files(SkillFolder(place))]
+    if not checks:
+        raise KoreError(t("{path}: no {file} in this folder", path=place, file=FILE))
+    if args.json:
+        print_json(
+            [
+                {"folder": str(path.parent), "warnings": [_without_description(path)]}
+                if skill is None
+                else _facts(skill.name, skill)
+                for path, skill in checks
+            ]
+        )
+    else:
+        for path, skill in checks:
+            _print_check(path, skill)
+    faulty = sum(skill is None or bool(skill.remarks) for _, skill in checks)
+    if not args.json:
+        count = plural(len(checks), "{n:,} skill", "{n:,} skills")
+        print(t("{count}, {faulty:,} with problems", count=count, faulty=faulty))
+    return 1 if faulty else 0
+
+
+def _read(path: Path) -> Skill | None:
     try:
-        raw = path.read_bytes()
+        return read_skill(path.read_bytes(), path.resolve().parent)
     except OSError as exc:
         raise KoreError(f"{path}: {exc.strerror}") from None
-    skill = read_skill(raw, path.resolve().parent)
+
+
+def _without_description(path: Path) -> str:
+    return t("{path}: no description: a skill has to say what it is for", path=path)
+
+
+def _print_check(path: Path, skill: Skill | None) -> None:
     if skill is None:
-        raise KoreError(t("{path}: no description: a skill has to say what it is for", path=path))
-    if args.json:
-        print_json(_facts(skill))
-    for remark in () if args.json else skill.remarks:
+        print(clean(_without_description(path)))
+        return
+    for remark in skill.remarks:
         print(f"{clean(str(path))}: {clean(remark)}")
-    if not skill.remarks and not args.json:
+    for note in skill.notes:
+        print(f"{clean(str(path))}: {t('note')}: {clean(note)}")
+    if not skill.remarks and not skill.notes:
         print(t("{path}: valid", path=path))
-    return 1 if skill.remarks else 0
 
 
 def _new(args: argparse.Namespace) -> int:
@@ -104,27 +156,31 @@ def _new(args: argparse.Namespace) -> int:
 
 def _print(args: argparse.Namespace, skill: Skill) -> None:
     if args.json:
-        print_json({**_facts(skill), "body": skill.body})
+        print_json({**_facts(skill.title, skill), "body": skill.body})
         return
-    print(clean(skill.name))
+    print(clean(skill.title))
     print(f"  {clean_lines(skill.description)}")
     print(f"  {clean(str(skill.folder))}")
     for name in files_of(skill):
         print(f"    {clean(name)}")
     for remark in skill.remarks:
         print(f"  {t('warning')}: {clean(remark)}")
+    for note in skill.notes:
+        print(f"  {t('note')}: {clean(note)}")
     print(f"\n{clean_lines(skill.body)}")
 
 
-def _facts(skill: Skill) -> dict[str, object]:
+def _facts(name: str, skill: Skill) -> dict[str, object]:
     return {
-        "name": skill.name,
+        "name": name,
         "description": skill.description,
         "folder": str(skill.folder),
         "files": files_of(skill),
         "for_model": skill.is_for_model,
         "for_people": skill.is_for_people,
         "warnings": list(skill.remarks),
+        "notes": list(skill.notes),
+        "plugin": skill.plugin,
     }
 
 

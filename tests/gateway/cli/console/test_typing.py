@@ -181,7 +181,7 @@ async def test_misspelt_console_command_is_not_sent(owner: MemoryService, home: 
     assert owner.submitted == []
 
 
-async def test_project_command_is_expanded_and_untrusted(
+async def test_project_command_attaches_its_files(
     owner: MemoryService, home: Path, place: Path
 ) -> None:
     (place / ".claude" / "commands").mkdir(parents=True)
@@ -196,21 +196,17 @@ async def test_project_command_is_expanded_and_untrusted(
         await terminal.see("say what a file does")
         terminal.type("\t a child\r")
         await terminal.see("attached: orchard.py")
-        await terminal.see("echo: Explain")
+        await terminal.see("command /explain a child")
         await terminal.see(PROMPT)
         terminal.type("/greet Ann\r")
-        await terminal.see("echo: Say hello to Ann.")
+        await terminal.see("command /greet Ann")
         await terminal.see(PROMPT)
         terminal.type("/help\r")
         await terminal.see("/greet")
         await terminal.see("say what a file does")
-    assert await submissions(owner, 2) == [
-        "Explain @src/orchard.py to a child.",
-        "Say hello to Ann.",
-    ]
+    assert await submissions(owner, 2) == ["/explain a child", "/greet Ann"]
     theirs, mine = (message.options.project for message in owner.submitted)
-    assert "untrusted" in theirs["taint"]
-    assert str(place / ".claude" / "commands" / "explain.md") in theirs["text"]
+    assert "orchard.py" in theirs["text"]
     assert mine is None
 
 
@@ -220,17 +216,16 @@ async def test_review_and_init_are_built_in_prompts(
     async with kore_agent(home, "--cwd", str(place)) as terminal:
         await terminal.see(PROMPT)
         terminal.type("/review src/orchard.py\r")
-        await terminal.see("echo: Review the changes")
+        await terminal.see("command /review src/orchard.py")
         await terminal.see(PROMPT)
         terminal.type("slow\r")
         await terminal.see("working")
         terminal.type("/init\r")
         await terminal.see("/init  (queued)")
         terminal.type("\x03")
-        await terminal.see("echo: Write AGENTS.md")
-    review, _, init = await submissions(owner, 3)
-    assert "not committed yet: src/orchard.py." in review
-    assert "write_file" in init
+        await terminal.see("command /init")
+    assert await submissions(owner, 3) == ["/review src/orchard.py", "slow", "/init"]
+    assert owner.submitted[0].options.project is not None
 
 
 async def test_last_line_shows_model_mode_and_cost(owner: MemoryService, home: Path) -> None:

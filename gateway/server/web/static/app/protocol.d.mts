@@ -158,7 +158,7 @@ export interface Calls {
   send_message: { arguments: { session: string | null; text: string; event_id?: string; mode?: "plan" | "ask" | "accept-edits" | "auto" | null; media?: Media[]; agent?: string | null; queue?: "queue" | "join" | "steer" | null; mode_limit?: "plan" | "ask" | "accept-edits" | "auto" | null }; result: string }
   // Return the outcome of the message with this `event_id`.
   message_outcome: { arguments: { event_id: string }; result: MessageOutcome }
-  // List chat commands and skills, which begin with a slash: `name`, `summary`. `folder` selects the skills: it is the real path of a session's workspace (None: the assistant's workspace).
+  // List chat commands, your own commands and skills, which begin with a slash: `name`, `summary`. `folder` selects your own: it is the real path of a session's workspace (None: the assistant's workspace).
   list_commands: { arguments: { folder?: string | null }; result: { [key: string]: any }[] }
   // Stop the running turn of a lane; False if there is none.
   stop_turn: { arguments: { lane: string }; result: boolean }

@@ -40,3 +40,25 @@ def test_new_project_skill_explains_trust(tmp_path: Path) -> None:
     home = tmp_path / "kore"
     created = kore("skills", "new", "notes", "--project", home=home, environ={"HOME": "/nowhere"})
     assert "it counts once you trust this folder" in created.stderr
+
+
+def test_folder_of_skills_is_checked(tmp_path: Path) -> None:
+    texts = {
+        "plain": "---\nname: plain\ndescription: d\n---\nB",
+        "odd": "---\nname: other\ndescription: d\nallowed-tools: Bash(*)\n---\nB",
+    }
+    for name, text in texts.items():
+        (tmp_path / "skills" / name).mkdir(parents=True)
+        (tmp_path / "skills" / name / "SKILL.md").write_text(text)
+    home = tmp_path / "kore"
+    checked = kore("skills", "validate", tmp_path / "skills", home=home)
+    assert checked.returncode == 0, checked.stdout
+    assert "note: allowed-tools has no effect" in checked.stdout
+    assert 'note: the name "other" is not that of its folder' in checked.stdout
+    assert checked.stdout.endswith("2 skills, 0 with problems\n")
+    (tmp_path / "skills" / "plain" / "SKILL.md").write_text("no front matter")
+    faulty = kore("skills", "validate", tmp_path / "skills", home=home)
+    assert faulty.returncode == 1
+    assert "no description" in faulty.stdout
+    facts = json.loads(kore("skills", "validate", "--json", tmp_path / "skills", home=home).stdout)
+    assert [len(skill["warnings"]) for skill in facts] == [0, 1]

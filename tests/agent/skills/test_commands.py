@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agent.security.taint.file_marks import mark_tainted
+from agent.skills.commands import CommandFolder, CustomCommand, CustomCommands
 from agent.skills.definition import Skill
-from gateway.cli.console.chat.custom_commands import CommandFolder, CustomCommand, CustomCommands
 
 
 def custom(body: str) -> CustomCommand:
@@ -93,17 +93,17 @@ def test_command_file_written_by_a_tainted_command_is_ignored(tmp_path: Path) ->
     assert customs.find("planted") is None
 
 
-@pytest.mark.parametrize("is_own", [True, False])
-def test_skill_is_a_command_and_plugin_skill_is_untrusted(tmp_path: Path, is_own: bool) -> None:
+@pytest.mark.parametrize("plugin", ["", "theirs"])
+def test_skill_is_a_command_and_plugin_skill_is_untrusted(tmp_path: Path, plugin: str) -> None:
     body = "Tidy $ARGUMENTS with $tool, for \\$1."
-    skill = Skill("tidy", "Tidies.", body, tmp_path, is_own=is_own, arguments=("what", "tool"))
+    skill = Skill("tidy", "Tidies.", body, tmp_path, plugin=plugin, arguments=("what", "tool"))
     hidden = Skill("hidden", "Hides.", "B", tmp_path, is_for_people=False)
-    commands = CustomCommands((), lambda: [skill, hidden])
+    commands = CustomCommands((), lambda: {"tidy": skill, "hidden": hidden})
     assert [item.name for item in commands.all()] == ["tidy"]
     assert commands.find("hidden") is None
     command = commands.find("tidy")
     assert command is not None
-    assert command.is_trusted is is_own
+    assert command.is_trusted is (plugin == "")
     assert "Tidy up care with care, for $1." in command.fill("up care")
 
 

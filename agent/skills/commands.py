@@ -1,18 +1,55 @@
-"""Custom commands: one markdown file each, sent as a message."""
+"""Commands that are prompts: `/NAME` with a built-in text, a markdown file or a skill."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from agent.i18n import mark_for_translation
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.safe_open import open_regular
-from agent.skills.definition import Skill
-from agent.skills.substitution import fill_in, mark_commands
+from agent.security.taint.file_marks import OpenFileMark, mark_level
+from agent.skills.definition import Skill, find_skill
+from agent.skills.substitution import fill_in, mark_commands, skill_text
+from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
 _MOST = 500
 _DEPTH = 3
 _MAX_SUMMARY_CHARS = 100
+# Chats append the name of a bot, and their menus require `_` instead of `-`.
+_CALL = re.compile(r"/([^\s/@]+)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
+
+
+@frozen
+class BuiltInCommand:
+    """Command whose text is the prompt of this name."""
+
+    name: str
+    summary: str
+    prompt: str
+
+    def fill(self, arguments: str) -> str:
+        what, rules = f": {arguments}" if arguments else "", load_prompt("review_rules")
+        return render_prompt(self.prompt, what=what, rules=rules)
+
+
+BUILT_IN = {
+    command.name: command
+    for command in (
+        BuiltInCommand(
+            "review",
+            mark_for_translation("review uncommitted changes: /review, or /review WHAT"),
+            "review",
+        ),
+        BuiltInCommand(
+            "init",
+            mark_for_translation("write AGENTS.md for this folder; you see it first"),
+            "init_project",
+        ),
+    )
+}
 
 
 @frozen
@@ -33,18 +70,19 @@ class CustomCommand:
     skill: Skill | None = None
 
     def fill(self, arguments: str) -> str:
-        """Return the message text; arguments without a placeholder are appended."""
+        """Return the text for the model; arguments without a placeholder are appended."""
         if self.skill is not None:
-            from agent.skills.invocation import SkillInvocation
-
-            return SkillInvocation(self.skill, arguments).text()
+            text = skill_text(self.skill, arguments)
+            if not self.skill.runs_apart:
+                return text
+            return render_prompt("skill_apart", agent=self.skill.agent or "general", text=text)
         body = mark_commands(self.body.replace("{args}", "$ARGUMENTS"))
         return fill_in(body, arguments, self.arguments)
 
 
 @frozen
 class CommandFolder:
-    """Folder of custom commands.
+    """Folder of custom commands, or one file.
 
     `project` marks a folder inside the working folder. The names of a `plugin`'s commands start
     with the name of the plugin.
@@ -56,6 +94,40 @@ class CommandFolder:
     plugin: str = ""
 
 
+@frozen
+class Invocation:
+    """Command in a message, with the text after its name."""
+
+    command: BuiltInCommand | CustomCommand
+    arguments: str = ""
+
+    @property
+    def is_trusted(self) -> bool:
+        return isinstance(self.command, BuiltInCommand) or self.command.is_trusted
+
+    @property
+    def skill(self) -> Skill | None:
+        return None if isinstance(self.command, BuiltInCommand) else self.command.skill
+
+    def prompt(self) -> str:
+        """Return the text of the command with its arguments."""
+        return self.command.fill(self.arguments)
+
+    def text(self) -> str:
+        """Return the text for the model, with its origin."""
+        command, text = self.command, self.prompt()
+        if isinstance(command, BuiltInCommand):
+            return render_prompt("command_built_in", command=command.name, text=text)
+        if command.skill is not None:
+            return text
+        note = ""
+        if not command.is_trusted:
+            note = render_prompt("folder_command", command=f"/{command.name}", path=command.path)
+        return render_prompt(
+            "command_text", command=command.name, path=command.path, text=text, note=note
+        ).strip()
+
+
 class CustomCommands:
     """Collection of all custom commands, read again for each call because files may be edited.
 
@@ -64,7 +136,7 @@ class CustomCommands:
     """
 
     def __init__(
-        self, folders: Sequence[CommandFolder], skills: Callable[[], Iterable[Skill]] = tuple
+        self, folders: Sequence[CommandFolder], skills: Callable[[], Mapping[str, Skill]] = dict
     ) -> None:
         self._folders = sorted(folders, key=lambda source: source.project)
         self._skills = skills
@@ -75,12 +147,42 @@ class CustomCommands:
             for name, path in _files(source):
                 if name not in by_name and (custom := _read(name, path, source)) is not None:
                     by_name[name] = custom
-        for skill in self._skills():
+        for name, skill in self._skills().items():
             if skill.is_for_people:
-                by_name.setdefault(skill.name, _of_skill(skill))
+                by_name.setdefault(name, _of_skill(name, skill))
         return list(by_name.values())
 
     def find(self, name: str) -> CustomCommand | None:
+        """Return the command or skill of this name."""
+        if (command := self._find_file(name)) is not None:
+            return command
+        skill = find_skill(self._skills(), name)
+        return None if skill is None or not skill.is_for_people else _of_skill(name, skill)
+
+    def invocation_in(self, text: str) -> Invocation | None:
+        """Return the invocation in a message, or None if it invokes no command of people."""
+        match = _CALL.fullmatch(text.strip())
+        if match is None:
+            return None
+        name, arguments = match[1], (match[2] or "").strip()
+        if (built_in := BUILT_IN.get(name)) is not None:
+            return Invocation(built_in, arguments)
+        command = self.find(name) or self.find(name.replace("_", "-").lower())
+        return None if command is None else Invocation(command, arguments)
+
+    def equal_names(self, text: str) -> Sequence[str]:
+        """Return the names of several plugins' skills that a message may mean."""
+        match = _CALL.fullmatch(text.strip())
+        if match is None:
+            return ()
+        skills = self._skills().items()
+        return [
+            name
+            for name, skill in skills
+            if skill.is_for_people and skill.plugin and skill.name == match[1] != name
+        ]
+
+    def _find_file(self, name: str) -> CustomCommand | None:
         kind, _, rest = name.partition(":")
         command = rest if kind in ("project", "user") and rest else name
         for source in self._folders:
@@ -89,15 +191,14 @@ class CustomCommands:
             for title, path in _files(source):
                 if title == command and (custom := _read(title, path, source)) is not None:
                     return custom
-        skills = (item for item in self._skills() if item.is_for_people)
-        return next((_of_skill(skill) for skill in skills if skill.name == name), None)
+        return None
 
 
-def _of_skill(skill: Skill) -> CustomCommand:
+def _of_skill(name: str, skill: Skill) -> CustomCommand:
     """Return a command that sends the whole skill with the names of its files."""
     summary = _summary(skill.description, skill.argument_hint)[:_MAX_SUMMARY_CHARS]
     return CustomCommand(
-        skill.name, summary, skill.body, skill.folder, skill.is_own, skill.arguments, skill
+        name, summary, skill.body, skill.folder, skill.is_own, skill.arguments, skill
     )
 
 
@@ -111,6 +212,9 @@ def _summary(description: str, hint: str) -> str:
 def _files(source: CommandFolder) -> Iterator[tuple[str, Path]]:
     """Yield command names and files: `git/commit.md` is `git:commit`."""
     above = (source.plugin,) if source.plugin else ()
+    if source.folder.is_file():
+        name = source.folder.name.removesuffix(".md").replace(" ", "-")
+        return iter([(":".join((*above, name)), source.folder)])
     return islice(_walk(source.folder, above, source), _MOST)
 
 
@@ -135,9 +239,6 @@ def _walk(
 
 
 def _read(name: str, path: Path, source: CommandFolder) -> CustomCommand | None:
-    from agent.security.taint.file_marks import OpenFileMark, mark_level
-    from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
-
     # A parent folder may be a link as well.
     if not source.is_trusted and path.resolve() != path.absolute():
         return None
