@@ -9,6 +9,7 @@ import platform
 from pathlib import Path
 
 from agent.prompts import load_prompt, render_prompt
+from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import NoCommands
 from agent.settings import AgentSettings, ToolSettings
 
@@ -52,10 +53,18 @@ def _confinement(tools: ToolSettings, root: Path, *, is_project: bool) -> str:
         "environment/sandbox",
         backend=sandbox.name,
         root=root,
-        readable="".join(f", `{path}`" for path in getattr(sandbox, "readable_folders", ())),
+        readable=_readable(sandbox),
         git="" if git is None else " " + load_prompt(f"environment/{git}"),
         network=f"only {', '.join(reachable)}" if reachable else "none",
     )
+
+
+def _readable(sandbox: Sandbox) -> str:
+    """Return the folders that commands can read; those of skills and plugins without their paths,
+    because there may be hundreds, and the text of a skill names its folder.
+    """
+    folders = "".join(f", `{path}`" for path in getattr(sandbox, "readable_folders", ()))
+    return f"{folders}, the folders of skills" if getattr(sandbox, "shown_folders", ()) else folders
 
 
 def _user() -> str:

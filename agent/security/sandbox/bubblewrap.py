@@ -75,6 +75,7 @@ class Bubblewrap:
     features: frozenset[str]
     limits: Limits = field(default_factory=Limits)
     readable_folders: tuple[Path, ...] = ()
+    shown_folders: tuple[Path, ...] = ()
     groups: tuple[Path, ...] = field(
         default_factory=lambda: () if os.geteuid() else cgroup.delegated_trees(), repr=False
     )
@@ -88,7 +89,7 @@ class Bubblewrap:
         return temporary / "tmp", environment.TEMPORARY
 
     def showing(self, folders: tuple[Path, ...]) -> "Bubblewrap":
-        return replace(self, readable_folders=(*self.readable_folders, *folders))
+        return replace(self, shown_folders=(*self.shown_folders, *folders))
 
     @property
     def _toolchains(self) -> Toolchains:
@@ -100,7 +101,7 @@ class Bubblewrap:
 
     @property
     def _visible(self) -> tuple[Path, ...]:
-        return (*self.readable_folders, *self.toolchains.folders)
+        return (*self.readable_folders, *self.shown_folders, *self.toolchains.folders)
 
     @property
     def readable_programs(self) -> tuple[Path, ...]:

@@ -68,6 +68,7 @@ class Landlock:
     abi: int
     limits: Limits = field(default_factory=Limits)
     readable_folders: tuple[Path, ...] = ()
+    shown_folders: tuple[Path, ...] = ()
     python: str = sys.executable
     toolchains: Toolchains = field(default_factory=Toolchains)
 
@@ -88,11 +89,11 @@ class Landlock:
         return folder, str(folder)
 
     def showing(self, folders: tuple[Path, ...]) -> "Landlock":
-        return replace(self, readable_folders=(*self.readable_folders, *folders))
+        return replace(self, shown_folders=(*self.shown_folders, *folders))
 
     @property
     def _visible(self) -> tuple[Path, ...]:
-        return (*self.readable_folders, *self.toolchains.folders)
+        return (*self.readable_folders, *self.shown_folders, *self.toolchains.folders)
 
     @property
     def readable_programs(self) -> tuple[Path, ...]:
