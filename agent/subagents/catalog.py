@@ -217,6 +217,11 @@ def _files(source: Source) -> Iterator[tuple[Path, _Key]]:
         project = folder.parent.parent
         if os.path.realpath(folder) != os.path.join(os.path.realpath(project), *folder.parts[-2:]):
             return
+    # A plugin can name single files.
+    if folder.suffix == ".md" and folder.is_file():
+        info = folder.stat()
+        yield folder, (info.st_ctime_ns, info.st_size, info.st_ino)
+        return
     for n, entry in enumerate(_walk(folder, _DEPTH, links=source.trusted)):
         if n == _MAX_FILES:
             return
