@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.figure import Figure
 from bench.process import environ, wall_ms
 from bench.stage import OWNER, open_stage
+from gateway.plugins.installation import PluginInstaller
 
 _QUESTIONS = (
     "What do you know about me so far?",
@@ -35,6 +36,16 @@ _ANSWER = (
 )
 
 
+_PLUGINS = 92
+_SKILL = """---
+name: {name}
+description: Prepares the monthly report of {name} from the tables of the accounting program, checks
+  its sums against the previous month, and writes a summary for people who were not there. Use it
+  when somebody asks for numbers, tables or a report.
+---
+Read the tables first.
+"""
+_HOOKS = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}'
 _FILES = {
     "AGENTS.md": "# Shop\n\nRun the tests with `make test`, one with `pytest -k NAME`.\n",
     "README.md": "# Shop\n\nA small web shop.\n",
@@ -52,6 +63,11 @@ async def measure(command: Sequence[str]) -> list[Figure]:
         once = [*command, "agent", "--cwd", str(project), "-m", "hi"]
         wall_ms(once, environ(stage.home), stage.home.parent)
         in_project = await stage.model.get("requests", since=0)
+    async with open_stage(command) as stage:
+        _add_plugins(stage.home)
+        once = [*command, "agent", "-m", "hi"]
+        wall_ms(once, environ(stage.home), stage.home.parent)
+        with_plugins = await stage.model.get("requests", since=0)
     async with open_stage(command) as stage, stage.gateway():
         await stage.model.post("script", _script())
         since = await stage.effects()
@@ -67,6 +83,12 @@ async def measure(command: Sequence[str]) -> list[Figure]:
     return [
         Figure('first request for "hi"', "tokens", first, goal=2_500, note=note),
         Figure("first request with a project", "tokens", len(in_project[0]["raw"]) / 4, goal=3_800),
+        Figure(
+            f"first request with {_PLUGINS} plugins",
+            "tokens",
+            len(with_plugins[0]["raw"]) / 4,
+            goal=3_600,
+        ),
         Figure("10 turns with 3 tool calls", "tokens", total, goal=42_000),
         Figure("least prefix share", "", prefix, goal=1.0, at_least=True),
     ]
@@ -80,6 +102,23 @@ def _make_project(root: Path) -> Path:
         path.write_text(text, encoding="utf-8")
     subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     return root
+
+
+def _add_plugins(home: Path) -> None:
+    """Install plugins with three skills, a command and a hook each."""
+    installer = PluginInstaller(home / "plugins")
+    for number in range(_PLUGINS):
+        place = home.parent / "published" / f"plugin-{number:02}"
+        for skill in range(3):
+            folder = place / "skills" / f"task-{number:02}-{skill}"
+            folder.mkdir(parents=True)
+            (folder / "SKILL.md").write_text(_SKILL.format(name=folder.name), encoding="utf-8")
+        (place / "commands").mkdir()
+        (place / "commands" / "go.md").write_text("Go $ARGUMENTS.\n", encoding="utf-8")
+        (place / "hooks").mkdir()
+        (place / "hooks" / "hooks.json").write_text(_HOOKS, encoding="utf-8")
+        with installer.fetched({"source": "folder", "path": str(place)}) as review:
+            installer.install(review)
 
 
 def _script() -> list[dict[str, object]]:
