@@ -148,7 +148,7 @@ Turn = Generator[float | SimulatedWorker, float, None]
 
 
 class Simulation:
-    """Simulation; `run` it once, for `length_s` after `WARM_UP_S`, which does not count."""
+    """Simulation; `run` it once, for `length_s` after `WARM_UP_S`, which is not measured."""
 
     def __init__(
         self, turns_s: float, load: Load, cost: TurnCost, plan: Plan, *, seed: int = 1

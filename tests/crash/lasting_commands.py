@@ -1,4 +1,4 @@
-"""Long-running commands, and detection of the ones that are alive."""
+"""Long-running commands, and detection of commands that are still alive."""
 
 import asyncio
 import os

@@ -202,7 +202,7 @@ class BotApi(LoopbackServer):
     def group_becomes(self, group: int, supergroup: int, *, tell: bool = True) -> None:
         """Turn a group into a supergroup, where message ids start again.
 
-        With `tell`, send the two service messages that Telegram sends sooner or later.
+        With `tell`, send the two service messages that Telegram eventually sends.
         """
         self.chats.kinds[group] = "group"
         self.chats.upgraded[group] = supergroup

@@ -47,8 +47,8 @@ def worker(
     once the result is present. `job N run` runs the command `lasting`, followed by N, until its
     short timeout. `job N slow` streams its answer for over a second.
 
-    The jobs are the ones in user messages since the model's last answer; several are done together,
-    one line each. A message without a job is echoed.
+    It does the jobs in user messages since the model's last answer; several are done together, one
+    line each. A message without a job is echoed.
     """
 
     def effect(n: str, kind: str) -> Call:

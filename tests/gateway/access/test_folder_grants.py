@@ -95,7 +95,7 @@ async def test_write_is_asked_about_once_and_shows_its_diff(tmp_path: Path, outs
         assert await parts.count("approval") == 2
 
 
-async def test_lasting_answer_covers_other_sessions_until_it_is_revoked(
+async def test_standing_answer_covers_other_sessions_until_it_is_revoked(
     tmp_path: Path, outside: Path
 ) -> None:
     model = [

@@ -1,4 +1,4 @@
-"""Hosts that a person lets commands reach: once, for a session or always."""
+"""Hosts that a person allows commands to reach: once, for a session or always."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,7 +38,7 @@ class Downloads:
             return None
 
     async def answer(self, answer: Answer, line: str, *hosts: str) -> Answered | None:
-        """Answer the question about this command, and return what a repeated request gets."""
+        """Answer the question about this command, and return the answer to a repeated request."""
         assert await self.ask(line, *hosts) is None
         prompt = (await self._parts.service.list_approvals())[-1]
         assert self._parts.approvals.request_event(prompt).request.network == hosts

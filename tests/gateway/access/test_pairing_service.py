@@ -131,9 +131,7 @@ def test_pending_messages_of_a_removed_person_are_dropped(
     assert inbox.waiting_count(tx) == 2 + waiting
 
 
-def test_press_by_the_owner_in_a_group_does_not_count(
-    pairing: PairingService, tx: Transaction
-) -> None:
+def test_press_by_the_owner_in_a_group_is_ignored(pairing: PairingService, tx: Transaction) -> None:
     press = press_button("pair:y:9:1000000062", private=False)
     assert pairing.press(tx, press, NOW) == "This request belongs to another chat."
 

@@ -53,7 +53,7 @@ class Commands:
             return None
 
     async def allow(self, line: str, scope: Scope = "prefix") -> None:
-        """Ask about the command and answer with a lasting grant."""
+        """Ask about the command and answer with a standing grant."""
         assert await self.ask(line) is None
         prompt = (await self._parts.service.list_approvals())[-1]
         service = self._parts.service

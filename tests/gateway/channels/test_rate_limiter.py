@@ -202,7 +202,7 @@ async def test_penalty_delays_waiting_senders(gate: RateLimiter, time: Simulated
     assert passed == pytest.approx([0, 0, 0, 0, 0, 100.5])
 
 
-async def test_penalty_of_a_chat_waiting_for_the_bot_delays_no_other(
+async def test_penalty_of_a_chat_waiting_for_the_bot_does_not_delay_others(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     for n in range(int(BOT.burst)):

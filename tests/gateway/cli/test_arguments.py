@@ -1,4 +1,4 @@
-"""Table of verbs and the arguments that are declared apart from their implementation."""
+"""Table of verbs and the arguments that are declared separately from their implementation."""
 
 import argparse
 import subprocess

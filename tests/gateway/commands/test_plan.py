@@ -162,7 +162,7 @@ async def test_other_person_cannot_reach_the_plan_of_a_chat(tmp_path: Path) -> N
         assert len(await offered(parts, chat_message(""))) == 4
 
 
-async def test_keeping_the_plan_ends_the_offer(tmp_path: Path) -> None:
+async def test_keep_planning_ends_the_offer(tmp_path: Path) -> None:
     async with running(tmp_path, [PLAN], owner="chat:7") as parts:
         await plan(parts)
         assert "Still in plan mode" in await answer_to(parts, chat_message("/build keep"))

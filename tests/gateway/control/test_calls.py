@@ -24,7 +24,7 @@ TABLE_DIGEST = {36: "9eb950c797e9"}
 
 def fingerprint(kind: Any, seen: set[Any]) -> str:
     """Return a description of a type that includes the fields of its records."""
-    # Messages and events have documented formats of their own.
+    # Messages and events have their own documented formats.
     if kind is Message or kind in (WatchEvent, SessionEvent):
         return "a documented form"
     if kind in seen:

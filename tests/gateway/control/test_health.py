@@ -150,7 +150,7 @@ class Away(Running):
         return self.facts
 
 
-async def test_unavailable_database_delays_no_page() -> None:
+async def test_unavailable_database_does_not_delay_pages() -> None:
     running = Away()
     try:
         async with health_server(running, 0.01) as (session, url):

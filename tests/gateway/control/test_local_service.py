@@ -53,7 +53,7 @@ async def test_answer_goes_to_the_console_that_asked(parts: Parts) -> None:
     assert not answer.maybe_duplicate
 
 
-async def test_client_that_does_not_read_delays_no_other_and_is_notified(
+async def test_client_that_does_not_read_is_notified_and_does_not_delay_others(
     parts: Parts, tmp_path: Path
 ) -> None:
     path, message = tmp_path / "kore.sock", console_message("hi")

@@ -68,7 +68,7 @@ async def test_listening_owner_is_not_displaced(owner: MemoryService, tmp_path: 
         await connect(path)
 
 
-async def test_other_file_at_the_socket_path_is_kept_and_named(
+async def test_other_file_at_the_socket_path_is_preserved_and_named(
     owner: MemoryService, tmp_path: Path
 ) -> None:
     path = tmp_path / "kore.sock"

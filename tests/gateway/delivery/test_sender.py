@@ -97,7 +97,7 @@ async def test_parts_of_a_route_leave_in_order(tmp_path: Path, clock: Jumping) -
     assert not any(shown.repeat for shown in platform.chats["1"])
 
 
-async def test_slow_or_failing_route_delays_no_other(tmp_path: Path) -> None:
+async def test_slow_or_failing_route_does_not_delay_others(tmp_path: Path) -> None:
     platform = Platform()
     platform.blocked.add("1")
     platform.fail("2", NotSent("down"))
@@ -267,7 +267,7 @@ async def test_delayed_messages_are_retried_when_the_platform_recovers(
         assert platform.texts("2") == []
 
 
-async def test_bug_in_a_channel_costs_one_part(tmp_path: Path, clock: Jumping) -> None:
+async def test_bug_in_a_channel_loses_only_one_part(tmp_path: Path, clock: Jumping) -> None:
     platform = Platform()
     platform.fail("1", *(ValueError("a bug") for _ in range(3)))
     states = await sent(

@@ -19,7 +19,7 @@ from tests.gateway.end_to_end.asking import (
 from tests.gateway.end_to_end.gateway_process import OWNER, GatewayProcess
 
 
-async def test_kill_during_a_question_costs_nothing(alone: GatewayProcess) -> None:
+async def test_kill_during_a_question_loses_nothing(alone: GatewayProcess) -> None:
     seed(alone)
     await alone.start()
     alone.model.script(ReplyScript(text="I change it.", tool_calls=write("new\n")), "Done.")

@@ -84,7 +84,7 @@ def break_secrets(gateway: GatewayProcess, text: str) -> None:
     secrets.chmod(0o644 if "k-1" in text else 0o600)
 
 
-async def test_broken_secrets_next_to_a_gateway_stop_no_verb(alone: GatewayProcess) -> None:
+async def test_verbs_work_with_broken_secrets_while_a_gateway_runs(alone: GatewayProcess) -> None:
     config = json.loads(alone.config.read_text())
     config["model_list"][0]["api_key"] = "${MODEL_KEY}"
     config["logging"] = {**config.get("logging", {}), "level": "${LOG_LEVEL}"}

@@ -69,7 +69,7 @@ async def test_message_is_not_lost_on_a_full_disk(
         assert bot_api.answers(7) == ["echo: hi"]
 
 
-async def test_unwritable_log_costs_no_answer(alone: GatewayProcess) -> None:
+async def test_unwritable_log_loses_no_answer(alone: GatewayProcess) -> None:
     alone.configure({"logging": {"file": "/dev/full"}})
     async with alone:
         assert await alone.answers_to(7, "hi") == ["echo: hi"]

@@ -62,7 +62,7 @@ async def test_grant_is_listed_and_revoked(alone: GatewayProcess) -> None:
         assert (output.code, f"write_file {NOTES}" in output.out) == (0, True)
         reason = list(entries(alone.home / "audit"))[-1]["reason"]
         assert reason.startswith(f"grant {always['id']}: taken back by cli:")
-        # The next call is asked about again.
+        # The next call needs approval again.
         seed(alone)
         await allow(alone, "Always allow exactly this", change)
         unknown = await alone.kore("policy", "revoke", "99")

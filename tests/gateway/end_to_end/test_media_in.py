@@ -204,7 +204,7 @@ async def test_failed_download_is_retried(
     assert [file.read_bytes() for file in inbox(gateway, chat)] == [png(7)]
 
 
-async def test_hanging_file_delays_no_other_chat(gateway: GatewayProcess, chat: int) -> None:
+async def test_hanging_file_does_not_delay_other_chats(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("file", hang)
     await gateway.api.user_sends(chat, "photo", png(1), caption="slow")
     await gateway.until(lambda: "file" in gateway.api.calls)

@@ -55,7 +55,7 @@ async def test_blocked_chat_is_abandoned_and_others_continue(
     assert await gateway.answers_to(chat, "again") == ["echo: again"]
 
 
-async def test_failing_chat_delays_no_other(gateway: GatewayProcess, chat: int) -> None:
+async def test_failing_chat_does_not_delay_others(gateway: GatewayProcess, chat: int) -> None:
     gateway.api.fail("sendMessage", status(429, retry_after=5))
     calls = gateway.api.calls.count("sendMessage")
     await gateway.api.user_says(chat, "first")

@@ -63,7 +63,7 @@ class Machines:
 
 @pytest.fixture
 async def machines(tmp_path: Path, place: SharedPlace) -> AsyncIterator[Machines]:
-    """Yield two machines, each with a home and a workspace of its own."""
+    """Yield two machines, each with its own home and workspace."""
     store = {"url": postgres_server.create_database(), "files": place.address}
     async with BotApi() as api, ModelServer(api_key=KEY) as model:
         machines_made = []

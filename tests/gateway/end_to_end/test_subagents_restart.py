@@ -20,7 +20,7 @@ def send_out(prompt: str, *, background: bool = False) -> Call:
     return Call("task", {"description": "work", "prompt": prompt, "background": background})
 
 
-async def test_kill_while_a_subagent_waits_for_an_answer_costs_nothing(
+async def test_kill_while_a_subagent_waits_for_an_answer_loses_nothing(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()
@@ -121,7 +121,7 @@ def in_a_row(hanging: int) -> Mind:
         pytest.param(4, id="when it is done, before its caller has answered"),
     ],
 )
-async def test_kill_at_any_step_of_a_subagent_costs_one_model_call(
+async def test_kill_at_any_step_of_a_subagent_repeats_only_one_model_call(
     alone: GatewayProcess, hanging: int
 ) -> None:
     alone.model.mind = in_a_row(hanging)

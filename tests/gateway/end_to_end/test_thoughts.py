@@ -87,5 +87,5 @@ async def test_rejected_thinking_never_ends_a_conversation(
         count = len(thinking.model.requests)
         for text in ("one", "two", "three"):
             assert (await thinking.answers_to(OWNER, text))[-1] == f"echo: {text}"
-        # The request is rejected once; from then on, thoughts are left out in advance.
+        # The request is rejected once; afterwards, thoughts are left out in advance.
         assert len(thinking.model.requests) - count == 4

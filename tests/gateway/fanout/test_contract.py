@@ -187,7 +187,7 @@ async def test_messages_sent_to_a_paused_server_arrive(bus: Bus) -> None:
         assert front.messages == [b"before", *numbered("while", 500)]
 
 
-async def test_shutdown_next_to_a_hanging_server(bus: Bus) -> None:
+async def test_shutdown_while_the_server_hangs(bus: Bus) -> None:
     fanout = bus.fanout()
     member = Member(fanout, ("front",))
     task = asyncio.create_task(fanout.run())

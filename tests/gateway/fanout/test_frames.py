@@ -53,7 +53,7 @@ def test_frames_survive_round_trip(sizes: list[int], limit: int, key: KeySource 
 
 
 @given(sizes, limits, keys, st.data())
-def test_lost_frame_costs_only_its_messages(
+def test_lost_frame_loses_only_its_messages(
     sizes: list[int], limit: int, key: KeySource | None, data: st.DataObject
 ) -> None:
     messages = distinct_messages(sizes)

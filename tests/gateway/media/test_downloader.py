@@ -92,7 +92,7 @@ async def test_file_of_two_simultaneous_messages_is_downloaded_once(tmp_path: Pa
         assert await parts.stored("outbox", "body") == []
 
 
-async def test_slow_transcription_delays_no_other_file(tmp_path: Path) -> None:
+async def test_slow_transcription_does_not_delay_other_files(tmp_path: Path) -> None:
     platform = SlowPlatform()
     platform.go.set()
     results: list[str | None] = []

@@ -113,7 +113,7 @@ def test_repository_in_a_world_writable_folder_is_not_the_workspace(
 
 
 @pytest.mark.parametrize("user", ["own", "owner"])
-def test_repository_around_a_home_folder_of_the_accounts_does_not_count(
+def test_repository_around_an_account_home_folder_is_ignored(
     person: Path, part: Path, monkeypatch: pytest.MonkeyPatch, user: str
 ) -> None:
     """HOME names another folder; root works in the home folder of the folder's owner."""

@@ -60,7 +60,7 @@ def test_plugin_argument_shows_its_server_no_personal_file(tmp_path: Path, key: 
 
 
 def test_plugin_cannot_take_the_server_name_of_another(tmp_path: Path) -> None:
-    """A lasting consent and a login are stored by server name."""
+    """Standing consents and logins are stored by server name."""
     plugins = install(tmp_path, "a_b", {"c": {"command": "good"}})
     [name] = configured(tmp_path, plugins)
     both = configured(tmp_path, install(tmp_path, "a", {"b_c": {"command": "evil"}}))

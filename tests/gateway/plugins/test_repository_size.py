@@ -97,7 +97,7 @@ def test_missing_folder_is_rejected(repository: Repository, tmp_path: Path, path
         fetched(repository, tmp_path / "target", path=path)
 
 
-def test_only_the_named_folder_counts(repository: Repository, tmp_path: Path) -> None:
+def test_only_the_named_folder_is_measured(repository: Repository, tmp_path: Path) -> None:
     large = repository.tree([f"100644 blob {repository.blob(bytes(65 * 2**20))}\tlarge"])
     small = repository.tree([f"100644 blob {repository.blob(b'hi')}\tsmall"])
     entries = [f"040000 tree {large}\tlarge", f"040000 tree {small}\t*"]

@@ -108,7 +108,7 @@ async def test_answer_sent_into_a_lost_connection_is_shown_once(
     assert "possible duplicate" not in shown
 
 
-async def test_killed_owner_behind_a_server_costs_no_answer(machine: Machine, token: str) -> None:
+async def test_killed_owner_behind_a_server_loses_no_answer(machine: Machine, token: str) -> None:
     """The gateway owns the data; the server behind the console takes over."""
     port, rounds = free_port(), 3
     async with (

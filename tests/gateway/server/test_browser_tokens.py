@@ -50,7 +50,7 @@ async def test_code_of_a_revoked_token_is_rejected(server: Served) -> None:
         await log_in(server.address, code)
 
 
-async def test_browser_has_the_scopes_of_its_token_and_creates_no_other(server: Served) -> None:
+async def test_browser_has_the_scopes_of_its_token_and_cannot_admit_another(server: Served) -> None:
     key = await log_in(server.address, server.secrets["read"])
     (browser,) = (token for token in server.tokens.list() if token.parent is not None)
     assert browser.scopes == {"read"}

@@ -66,7 +66,7 @@ async def test_open_page_reveals_nothing_to_an_impostor(tmp_path: Path) -> None:
         secrets = [token, *stored, "private words", '"proof"', "Cookie", "Authorization"]
         text = "\n".join(impostor.records)
         assert [word for word in secrets if word in text] == []
-        # Kore is back: the page connects and sends the queued message once.
+        # Kore runs again: the page connects and sends the queued message once.
         async with machine.serving(*words):
             await page.wait_for_selector(".workbench:not(:has(.offline))", timeout=60_000)
             await page.wait_for_selector("article.kore:has-text('private words')")

@@ -121,7 +121,7 @@ async def test_server_nonces_are_unique(server: Served) -> None:
 
 @pytest.mark.parametrize("forges_host", [False, True])
 async def test_relay_at_another_port_gets_no_connection(server: Served, forges_host: bool) -> None:
-    """The relay forwards a client's words from its own port and answers as Kore would."""
+    """The relay forwards a client's frames from its own port and answers as Kore would."""
     key, dialled = key_of(server.secrets["admin"]), f"127.0.0.1:{free_port()}"
     claimed = host_of(server.address) if forges_host else dialled
     async with opened(server.address, "/v1/connect", key, claimed) as client:

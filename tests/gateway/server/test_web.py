@@ -125,7 +125,7 @@ async def test_question_is_shown_completely_and_allowed_only_at_its_end(tmp_path
         assert await server.parts.service.list_approvals() == []
 
 
-# Elements that text could add to the page; the composer has some of its own.
+# Elements that text could add to the page; the composer already contains some.
 FOREIGN_ELEMENTS = (
     "[...document.querySelectorAll('script,iframe,object,embed,base,style,svg,form')]"
     ".filter(e => !e.closest('.composer')).map(e => e.outerHTML)"

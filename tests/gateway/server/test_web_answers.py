@@ -51,7 +51,7 @@ async def test_diff_stays_visible(tmp_path: Path) -> None:
         assert await page.text_content(".diff .change .new") == "<b>new</b> line"
 
 
-async def test_model_error_is_shown_once_with_a_way_out(tmp_path: Path) -> None:
+async def test_model_error_is_shown_once_with_a_retry_button(tmp_path: Path) -> None:
     script = [KeyRefused("the key was refused", hint="Check the key."), "now it works"]
     async with served(tmp_path, script) as server, browser_page() as page:
         await log_in(page, server)

@@ -58,7 +58,7 @@ async def test_fresh_conversation_for_a_plan_is_opened(tmp_path: Path) -> None:
     assert len(provider.requests[-1].messages) == 1
 
 
-async def test_kept_plan_offers_nothing_more(tmp_path: Path) -> None:
+async def test_plan_kept_for_later_offers_no_choices(tmp_path: Path) -> None:
     async with served(tmp_path, ["# Plan\n\n1. Change it."]) as server, browser_page() as page:
         await log_in(page, server)
         await page.select_option(MODE, "plan")

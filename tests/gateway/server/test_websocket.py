@@ -74,7 +74,7 @@ async def test_invalid_frames_are_reported_and_end_nothing(
         assert "value" in await answer(socket, 9)
 
 
-async def test_unacknowledged_stream_delays_no_other(server: Served) -> None:
+async def test_unacknowledged_stream_does_not_delay_others(server: Served) -> None:
     message = console_message("hi")
     lane = message.session_key
     async with server.session() as session, session.ws_connect("/v1/connect") as socket:

@@ -61,7 +61,7 @@ async def test_silent_editor_is_not_asked_again() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "nul \0", "\ud800", "é" * 500_001])
-async def test_invalid_answer_counts_as_silence(text: str | None) -> None:
+async def test_invalid_answer_is_treated_as_no_answer(text: str | None) -> None:
     hub = EditorHub(NO_SERVERS)
     async with hub.serve(LANE, True, True) as requests, asyncio.TaskGroup() as group:
         reading = group.create_task(_error_of(hub))

@@ -31,7 +31,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-async def test_unstored_approval_admits_nobody(store: SqliteStore) -> None:
+async def test_unstored_approval_admits_no_one(store: SqliteStore) -> None:
     access = AccessControl(None, {("chat", "bot"): ()})
     pairing = PairingCodes(access)
     message = chat_message("hi", "8", sender=Sender("8", "Eve"))

@@ -256,7 +256,7 @@ async def test_kill_leaves_the_state_before_or_after_the_summary(
         await ask(parts, "still there?")
 
 
-async def test_failed_summary_costs_no_answer_and_is_retried_a_few_times(
+async def test_failed_summary_is_retried_a_few_times_and_loses_no_answer(
     tmp_path: Path,
 ) -> None:
     model = SummarizingModel([RateLimited("later")] * 100)

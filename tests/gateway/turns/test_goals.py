@@ -441,7 +441,7 @@ class PlatformWithoutMarkdown(Platform):
         return super().render(markdown.replace("`", ""))
 
 
-async def test_goal_whose_work_is_gone_is_paused_at_the_start(tmp_path: Path) -> None:
+async def test_goal_whose_next_turn_was_dropped_is_paused(tmp_path: Path) -> None:
     model = Paced("Begun.")
     async with running(
         tmp_path, model, owner="chat:7", platform=PlatformWithoutMarkdown()

@@ -128,7 +128,7 @@ class QuestionLog(Hooks[None]):
         self.tools.append(question.tool)
 
 
-async def test_question_to_nobody_notifies_no_hook(tmp_path: Path) -> None:
+async def test_unattended_question_notifies_no_hook(tmp_path: Path) -> None:
     model = ScriptedProvider([calls(call("exec", command="touch a")), "done"])
     questions = QuestionLog()
     async with running(tmp_path, model) as parts:

@@ -77,7 +77,7 @@ async def test_suspects_continue_one_at_a_time_before_new_turns(tmp_path: Path) 
             await parts.platform.answers(chat, 1)
 
 
-async def test_new_chat_is_answered_next_to_suspects(tmp_path: Path) -> None:
+async def test_new_chat_is_answered_while_suspects_run(tmp_path: Path) -> None:
     """After two kills, half of 20 turns with a slow model continue at once."""
     chats = [str(n) for n in range(20)]
     async with process_until_requests(tmp_path, Gated(), request_count=20) as parts:

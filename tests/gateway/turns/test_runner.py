@@ -334,7 +334,7 @@ class Hanging(type(Path())):  # type: ignore[misc]
         return str(self)
 
 
-async def test_hanging_folder_delays_no_other_chat_and_is_reported_once(
+async def test_hanging_folder_is_reported_once_and_does_not_delay_other_chats(
     tmp_path: Path,
 ) -> None:
     model = Gated(is_open=lambda _: True)

@@ -107,7 +107,7 @@ async def test_stopped_worker_reports_its_ended_commands(
 def sharing(body: Mapping[str, Any]) -> ReplyScript:
     """Start sub-agents on `share N` (in the background) or `wait for N` (awaited).
 
-    Each is at work until the server lets it go.
+    Each works until the server releases its reply.
     """
     last = body["messages"][-1]
     text = person_text(last)

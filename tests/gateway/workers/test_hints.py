@@ -59,7 +59,7 @@ def test_invalid_hint_is_ignored(message: bytes) -> None:
     assert decode(message) is None
 
 
-async def test_unreadable_event_hides_no_other() -> None:
+async def test_unreadable_event_does_not_hide_others() -> None:
     events = EventHub()
     receiver = EventReceiver(events)
     good = {"lane": LANE, "event": {"type": "text_delta", "text": "hello"}}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
 
-# Interval for repeating a lasting problem, so that it appears at the end of the log.
+# Interval for repeating a persistent problem, so that it appears at the end of the log.
 REPEAT_INTERVAL_S = 3600.0
 # Limit of remembered causes, which may contain numbers; the oldest are dropped.
 _MAX_PROBLEMS = 16

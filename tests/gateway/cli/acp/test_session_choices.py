@@ -147,7 +147,7 @@ async def test_plan_is_carried_out_once_if_it_is_chosen_elsewhere_first(
         assert len(setup.model.requests) == 3
 
 
-async def test_plan_that_is_kept_is_not_offered_again(setup: EditorSetup) -> None:
+async def test_plan_kept_for_later_is_not_offered_again(setup: EditorSetup) -> None:
     async with setup.open("--permission-mode", "plan") as (editor, connection, _process):
         opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
         editor.answer = "k"

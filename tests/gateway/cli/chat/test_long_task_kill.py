@@ -113,7 +113,7 @@ class Planner(MemoryService):
         await super().submit(message)
 
 
-async def test_planning_time_counts(place: Place) -> None:
+async def test_planning_time_counts_towards_the_limit(place: Place) -> None:
     plan = LongTaskOptions(OneShotRequest(""), place.work, "an account page", max_hours=1)
     hours = itertools.count()
     with open_progress(DataDir(place.home), place.work) as progress_file:
@@ -146,7 +146,7 @@ async def test_unfinished_turn_of_a_killed_terminal_ends_first(place: Place) -> 
     await gateway.communicate()
 
 
-async def test_killed_team_does_not_run_next_to_the_next_session(place: Place) -> None:
+async def test_killed_team_does_not_run_during_the_next_session(place: Place) -> None:
     place.plan()
     place.mind.member_s = 60
     process = await place.start("--auto-continue", "--team", "general")

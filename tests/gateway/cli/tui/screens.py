@@ -30,7 +30,7 @@ class Screens:
 
     @property
     def feed_text(self) -> str:
-        """Whole text of the feed in front."""
+        """Whole text of the feed in the active tab."""
         return self.tab.feed.plain_text()
 
     @property
@@ -48,7 +48,7 @@ class Screens:
                 await self.pilot.pause()
 
     async def see(self, *words: str) -> str:
-        """Wait until all of these words are in the feed in front."""
+        """Wait until all of these words are in the feed of the active tab."""
         try:
             await self.until(lambda: all(word in self.feed_text for word in words))
         except TimeoutError:

@@ -134,7 +134,7 @@ async def test_session_of_a_missing_folder_opens_here(
             assert folder_of(screens) == here
 
 
-async def test_worktree_opens_in_a_tab_of_its_own(
+async def test_worktree_opens_in_a_new_tab(
     tmp_path: Path, own: SessionFolder, here: SessionFolder
 ) -> None:
     opened: list[tuple[str, SessionFolder | None]] = []

@@ -156,7 +156,7 @@ async def test_message_that_begins_with_a_letter_continues_planning(tmp_path: Pa
     assert "permission mode plan" in str(provider.requests[-1].messages[-1].content)
 
 
-async def test_keeping_the_plan_hides_the_choices(tmp_path: Path) -> None:
+async def test_keep_planning_hides_the_choices(tmp_path: Path) -> None:
     async with (
         running(tmp_path, ["# Plan\n\n1. Change it."]) as parts,
         full_screen_of(parts.service, tmp_path) as screens,

@@ -99,7 +99,7 @@ def test_missing_key_is_found(tmp_path: Path) -> None:
     assert "OPENAI_API_KEY" in result.stdout
 
 
-async def test_live_checks_the_bot_and_never_shows_the_token(
+async def test_live_check_covers_the_bot_and_never_shows_the_token(
     tmp_path: Path, bot_api: BotApi
 ) -> None:
     for token, state in ((bot_api.token, "ok"), ("999:wrong-canary", "fail")):
@@ -118,7 +118,7 @@ async def test_live_checks_the_bot_and_never_shows_the_token(
         assert token not in result.stdout + result.stderr
 
 
-async def test_live_names_the_proxies_without_their_passwords(
+async def test_live_check_names_the_proxies_without_their_passwords(
     tmp_path: Path, bot_api: BotApi, model_server: ModelServer
 ) -> None:
     async with (

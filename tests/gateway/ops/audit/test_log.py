@@ -325,7 +325,7 @@ async def test_level_may_change_while_kore_runs(tmp_path: Path) -> None:
     assert verify(tmp_path).faults == []
 
 
-async def test_unserializable_entry_is_rejected_and_affects_no_other(
+async def test_unserializable_entry_is_rejected_without_affecting_others(
     tmp_path: Path,
 ) -> None:
     deep: dict[str, Any] = {}

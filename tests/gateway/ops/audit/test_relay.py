@@ -99,7 +99,7 @@ async def answer_approval(folder: Path, answer: Any) -> None:
         await parts.platform.until(lambda: "done" in parts.platform.texts("1"))
 
 
-async def test_lasting_grants_are_recorded_separately_from_calls(
+async def test_standing_grants_are_recorded_separately_from_calls(
     tmp_path: Path,
 ) -> None:
     for folder in ("once", "always"):

@@ -104,7 +104,7 @@ async def test_session_is_found_by_header_user_and_history(server: Served) -> No
     assert len(await stored_roles(server, third)) == 4
 
 
-async def test_same_key_runs_one_turn(server: Served) -> None:
+async def test_same_idempotency_key_runs_one_turn(server: Served) -> None:
     async with client_of(server) as client:
         answers = [
             await client.chat.completions.with_raw_response.create(

@@ -61,7 +61,7 @@ def typed(folder: SessionFolder | None, event_id: str) -> InboundMessage:
     return replace(console_message("hi"), event_id=event_id, options=options)
 
 
-def test_folder_of_a_message_is_stored_until_another_one_comes(tx: Transaction) -> None:
+def test_folder_of_a_message_is_stored_until_a_message_names_another(tx: Transaction) -> None:
     session = run_turn(tx, typed(WORK, "1"), 1.0)
     assert session_folders.of_session(tx, session) == WORK
     run_turn(tx, typed(None, "2"), 2.0)
@@ -70,7 +70,7 @@ def test_folder_of_a_message_is_stored_until_another_one_comes(tx: Transaction) 
     assert session_folders.of_session(tx, session) == OTHER
 
 
-def test_folder_in_a_message_of_a_chat_does_not_count(tx: Transaction) -> None:
+def test_folder_in_a_chat_message_is_ignored(tx: Transaction) -> None:
     options = MessageOptions().in_folder(WORK)
     session = run_turn(tx, replace(chat_message("hi"), options=options), 1.0)
     assert session_folders.of_session(tx, session) is None
@@ -112,7 +112,7 @@ def test_folder_whose_name_is_not_unicode_is_stored(tx: Transaction) -> None:
     assert sessions.last_of(tx, "cli:0", folder.workspace) == session
 
 
-def test_changed_folder_counts_as_none(tmp_path: Path) -> None:
+def test_changed_folder_is_ignored(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db", cipher=CIPHER) as tx:
         session = create(tx, WORK, 1.0)
         other = create(tx, OTHER, 2.0)

@@ -205,7 +205,7 @@ def test_taint_and_mode_of_a_session_are_copied_to_a_fork(transaction: Transacti
 @pytest.mark.parametrize(
     "values", [{"taint": ""}, {"permission_mode": "auto"}, {"principal": "telegram:2"}]
 )
-def test_changed_session_counts_as_the_strictest(tx: Transaction, values: dict[str, str]) -> None:
+def test_changed_session_gets_the_strictest_marks(tx: Transaction, values: dict[str, str]) -> None:
     session = sessions.create_session(tx, "telegram:1", 1.0)
     sessions.add_taint(tx, session, PRIVATE)
     sessions.choose_mode(tx, session, "plan")
@@ -360,7 +360,7 @@ def test_session_with_a_changed_owner_is_not_found(tx: Transaction) -> None:
     assert search.around(tx, session, 1, Scope("telegram:2"), 9) == []
 
 
-def test_changed_job_does_nothing_and_stops_no_other(tx: Transaction) -> None:
+def test_changed_job_does_nothing_and_does_not_stop_others(tx: Transaction) -> None:
     for number in (1, 2):
         job = Job(0, f"c{number}", "reminder", ASKED, "telegram:1", "at 5", "UTC", due_at=5.0)
         jobs.put(tx, job)

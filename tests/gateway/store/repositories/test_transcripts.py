@@ -166,7 +166,7 @@ def test_oversized_foreign_parts_are_exported_but_not_used(db: Transaction) -> N
     assert out[1:] == [*foreign, *own]
 
 
-def test_lone_surrogate_costs_only_itself(db: Transaction) -> None:
+def test_only_the_lone_surrogate_is_replaced(db: Transaction) -> None:
     half, pair = "a\ud800b", "\ud83d\ude00"
     picture = {"type": "image", "source": {"media_type": half, "data": "aaaa"}}
     call = {"type": "tool_use", "id": half, "name": half, "input": {half: half}}
@@ -231,7 +231,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["_type", "role", "content", "id", "type"]), JSON)))
-def test_all_lines_are_kept(records: list[dict[str, Any]]) -> None:
+def test_all_lines_are_preserved(records: list[dict[str, Any]]) -> None:
     try:
         transcript = read(text({"_type": "meta"}, *records))
     except KoreError:

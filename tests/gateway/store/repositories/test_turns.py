@@ -201,7 +201,7 @@ def test_model_is_informed_of_the_cause_of_an_end(
     assert words in windows.load(db, turn_claim.session).messages[-1].text
 
 
-def test_model_is_informed_that_its_terminal_is_gone(db: Transaction) -> None:
+def test_model_is_informed_that_its_terminal_has_closed(db: Transaction) -> None:
     take(db, message_in("a", "once-1"))
     turn_claim = claim_turn(db, "chat:bot:once-1")
     turns.abandon(db, "chat:bot:once-", 8.0)

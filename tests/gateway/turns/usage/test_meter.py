@@ -254,7 +254,7 @@ EACH_KIND = pytest.mark.parametrize("kind", [MemoryReservations, StoredReservati
 async def test_concurrent_chats_cannot_exceed_the_limit(
     tmp_path: Path, model_server: ModelServer, models: Priced, kind: type[Reservations]
 ) -> None:
-    """The minimum cost of a running call counts for other chats."""
+    """The minimum cost of a running call counts towards the limits of other chats."""
     (tmp_path / "one").mkdir()
     low = limits(cost_per_day_usd=0.01)
     async with running(tmp_path / "one", models(2000.0), **low) as parts:
@@ -364,7 +364,7 @@ async def test_run_may_set_its_own_limit(
         assert await parts.stored("outbox", "kind") == [("final",)]
 
 
-async def test_cost_shows_each_chat_its_own_and_the_owner_all(
+async def test_cost_command_shows_a_chat_its_own_costs_and_the_owner_all(
     tmp_path: Path, model_server: ModelServer, models: Priced
 ) -> None:
     model_server.script(says("one", 0.1), says("two", 0.2), says("mine", 0.5))

@@ -1,4 +1,6 @@
-"""Reservations of running calls, which count for all other calls in one process and in several."""
+"""Reservations of running calls, which count towards the limits of all other calls, in one process
+and in several.
+"""
 
 import asyncio
 import os
@@ -59,7 +61,7 @@ class LateTotals:
         return result
 
 
-async def test_call_that_is_charged_while_another_reads_the_totals_counts(tmp_path: Path) -> None:
+async def test_call_charged_while_another_reads_the_totals_is_counted(tmp_path: Path) -> None:
     database = open_database(tmp_path / "kore.db")
     late = LateTotals(database)
     usage = usage_meter(database, MemoryReservations(cast(Store, late)))
@@ -99,7 +101,7 @@ async def test_interrupted_call_leaves_no_reservation(usage: StoreUsageMeter) ->
     await other.before(DOLLAR)
 
 
-async def test_reservation_counts_only_for_its_own_chat(usage: StoreUsageMeter) -> None:
+async def test_reservation_applies_only_to_its_own_chat(usage: StoreUsageMeter) -> None:
     usage.limits = LimitsSection(cost_per_session_usd=1.0)
     (result, _), (other, _) = await turn_meter(usage), await turn_meter(usage)
     await result.before(DOLLAR)

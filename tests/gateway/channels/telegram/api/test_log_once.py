@@ -32,7 +32,7 @@ def test_unchanged_problem_is_logged_once(
     assert log.messages == ["telegram: no connection", "telegram: timed out"]
 
 
-def test_lasting_problem_is_logged_again_later(log: pytest.LogCaptureFixture) -> None:
+def test_persistent_problem_is_logged_again_later(log: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     troubles = LogOnce(clock)
     for _ in range(10):

@@ -327,7 +327,7 @@ def test_quote_of_a_forward_is_not_by_its_sender() -> None:
     assert own.quoted_own
 
 
-def test_replied_text_is_quoted_and_a_selected_part_wins() -> None:
+def test_replied_text_is_quoted_unless_a_part_is_selected() -> None:
     whole = read(message(reply_to_message=message("the whole text")))
     part = read(message(reply_to_message=message("the whole text"), quote={"text": "whole"}))
     assert whole is not None

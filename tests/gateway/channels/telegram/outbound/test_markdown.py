@@ -90,7 +90,7 @@ def test_links_in_a_table_can_be_followed() -> None:
     assert formats_of("| a | b |\n|---|---|\n| x | [y](https://x.y) |")[1] == ("text_link", "y")
 
 
-def test_cells_beyond_the_head_are_kept() -> None:
+def test_cells_beyond_the_head_are_preserved() -> None:
     assert "three" in one("| a | b |\n|---|---|\n| one | two | three |").text
 
 

@@ -151,12 +151,12 @@ async def test_missing_connection_is_not_sent() -> None:
         await channel.aclose()
 
 
-async def test_edit_of_a_deleted_message_is_gone(channel: TelegramChannel) -> None:
+async def test_edit_of_a_deleted_message_raises_message_not_found(channel: TelegramChannel) -> None:
     with pytest.raises(MessageNotFound):
         await channel.send(replace(message(), provider_message_id="404"))
 
 
-async def test_invalid_entity_is_bad_format(channel: TelegramChannel) -> None:
+async def test_invalid_entity_raises_bad_format(channel: TelegramChannel) -> None:
     with pytest.raises(BadFormat):
         await channel.send(message("hi", Entity("bold", 0, 99)))
 

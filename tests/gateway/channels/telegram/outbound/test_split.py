@@ -46,7 +46,7 @@ def in_order(text: str, parts: tuple[OutboundPart, ...]) -> list[int]:
 
 
 @given(TEXT, st.integers(min_value=12, max_value=80))
-def test_all_text_is_kept_and_every_part_fits(text: str, limit: int) -> None:
+def test_all_text_is_preserved_and_every_part_fits(text: str, limit: int) -> None:
     parts = split(text, limit_units=limit)
     for part in parts:
         check(part, limit)

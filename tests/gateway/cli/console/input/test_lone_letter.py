@@ -24,7 +24,9 @@ from gateway.cli.console.input.lone_letter import (
         (["n", "", "b"], 1),
     ],
 )
-async def test_letter_counts_alone_in_an_empty_line(lines: list[str], count: int) -> None:
+async def test_only_a_single_letter_in_an_empty_line_is_an_answer(
+    lines: list[str], count: int
+) -> None:
     decisions: list[None] = []
     letters = LoneLetter(lambda: decisions.append(None))
     letters.offer(["b", "k"])
@@ -35,7 +37,7 @@ async def test_letter_counts_alone_in_an_empty_line(lines: list[str], count: int
     assert len(decisions) == count
 
 
-async def test_letter_counts_neither_early_nor_after_the_offer() -> None:
+async def test_letter_before_the_pause_or_after_the_offer_is_no_answer() -> None:
     decisions: list[None] = []
     letters = LoneLetter(lambda: decisions.append(None))
     letters.offer(["b"])

@@ -1,4 +1,4 @@
-"""Stand-ins for `gh` and `glab` on PATH, which record what they receive."""
+"""Stand-ins for `gh` and `glab` on PATH, which record their calls."""
 
 import json
 import sys

@@ -61,7 +61,9 @@ async def test_branch_is_compared_with_the_main_branch(
     assert "+line five" in json.dumps(model_server.requests[0].body["messages"])
 
 
-async def test_no_changes_cost_nothing(scene: Scene, model_server: ModelServer) -> None:
+async def test_review_without_changes_calls_no_model(
+    scene: Scene, model_server: ModelServer
+) -> None:
     git(scene.folder, "checkout", "-q", "main")
     outcome = await scene.review()
     assert (outcome.code, outcome.out) == (0, "")
