@@ -171,13 +171,15 @@ def resolve_model(
 ) -> ModelConfig:
     """Return the model for a name: an entry of `configured` (model_list), or `vendor/model`.
 
+    A vendor's name alone means its default model.
+
     Address and key come from the entry, else from `environ`; the address finally comes from the
     vendor. The window comes from the entry, else from the facts about the model, else from the
     vendor. Raises `ConfigError` for an unknown name, a bad address or a missing key.
     """
     config = next((entry for entry in configured if entry.name == name), None)
     if config is None:
-        config = ModelConfig(name, name)
+        config = ModelConfig(name, _vendors_default(name))
     if not config.vendor or not config.model_id:
         raise _unknown_name(name, configured)
     vendor = find_vendor(config.vendor)
@@ -204,6 +206,14 @@ def resolve_model(
         reply_tokens=config.reply_tokens or facts.reply_tokens,
         proxy=_proxy(config, api_base, environ),
     )
+
+
+def _vendors_default(name: str) -> str:
+    """Return the default model of the vendor with this name; any other name is unchanged."""
+    vendor = find_vendor(name)
+    if vendor is None or vendor.default_model is None:
+        return name
+    return f"{vendor.name}/{vendor.default_model}"
 
 
 def with_address(config: ModelConfig, environ: Mapping[str, str]) -> ModelConfig:

@@ -172,6 +172,21 @@ def leaf_types(key: Key) -> frozenset[type]:
     return frozenset(_types(_annotation(key)))
 
 
+def item_types(key: Key) -> frozenset[type]:
+    """Return the plain types of the items of a key that is a list."""
+    return frozenset(_types(_entry_of_list(_annotation(key))))
+
+
+def _entry_of_list(annotation: Any) -> Any:
+    """Return the type of the items of a list, which may be one of several types."""
+    if get_origin(annotation) is Annotated:
+        return _entry_of_list(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        parts = map(_entry_of_list, get_args(annotation))
+        return next((part for part in parts if part is not None), None)
+    return _entry(annotation) if get_origin(annotation) is tuple else None
+
+
 def choices(key: Key) -> tuple[str, ...]:
     """Return the words that a key accepts; empty if other values are possible."""
     if bool in leaf_types(key):

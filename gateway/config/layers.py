@@ -20,17 +20,18 @@ from gateway.config.key_catalog import (
     guess_section,
     is_deferred,
     is_harmless,
+    item_types,
     leaf_types,
     path_keys,
     whole_sections,
 )
 from gateway.config.origin import Key, Value, ValueOrigin, dotted
-from gateway.config.references import References, has_reference
+from gateway.config.references import MADE, References, has_reference
 from gateway.config.schema import Settings
 
-# Variables that are not settings: the folder, the file, and the name of the store's key in
-# docs/secrets.md.
-RESERVED = ("HOME", "CONFIG", "STORE_KEY")
+# Variables that are not settings: the folder, the file, the store's key by its name in
+# docs/secrets.md, and the tokens of `kore attach` and `kore mcp serve`.
+RESERVED = ("HOME", "CONFIG", "STORE_KEY", "TOKEN", "MCP_TOKEN")
 _SERVERS = ("mcp_servers",)
 _WORDS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 _WORDS |= {"on": True, "off": False}
@@ -116,6 +117,8 @@ def parse_for(key: Key, text: str) -> Any:
     Raises `ValueError` for invalid JSON where the key is a list or a map.
     """
     kinds = leaf_types(key)
+    if tuple in kinds and str not in kinds and (items := _items(key, text)) is not None:
+        return items
     if kinds & {tuple, dict} and (str not in kinds or text.startswith("[")):
         try:
             return parse(text)
@@ -137,6 +140,16 @@ def parse_for(key: Key, text: str) -> Any:
     return text
 
 
+def _items(key: Key, text: str) -> list[Any] | None:
+    """Return the items of a plain list such as `123,456`; None for JSON, or a list of objects."""
+    kinds = item_types(key)
+    if text[:1] in ("[", "{", '"') or text == "null" or not kinds & {str, int}:
+        return None
+    items = [item.strip() for item in text.split(",")]
+    is_number = str not in kinds
+    return [int(item) if is_number and item.isdecimal() else item for item in items if item]
+
+
 class CommandLineLayer(Layer):
     """`{"agent.model": …}` from the command line; None is an absent option."""
 
@@ -156,10 +169,14 @@ class CommandLineLayer(Layer):
 
 
 class EnvironmentLayer(Layer):
-    """Every `KORE_…` variable that names a setting. An empty variable counts as unset."""
+    """Every `KORE_…` variable that names a setting. An empty variable counts as unset.
+
+    `unknown` are the names of the others, which may belong to other programs.
+    """
 
     def __init__(self, cwd: Path, references: References) -> None:
         super().__init__(references)
+        self.unknown: list[str] = []
         prefix, environ = self.config["env_prefix"], references.environ
         for name in sorted(environ):
             rest = name.removeprefix(prefix)
@@ -208,6 +225,8 @@ class EnvironmentLayer(Layer):
                 "{place}: unknown name; expected one of {known}", place=place, known=names_expected
             )
             self.complaints.append(message)
+        elif not place.name.startswith(MADE):
+            self.unknown.append(place.name)
 
 
 class FileLayer(Layer):

@@ -2,7 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from gateway.config.validation import (
 )
 
 MAX_COMPLAINTS = 20
+_ENCRYPTION: Key = ("store", "encryption_key_env")
+_KODE = ".kode.json"
 _HOOK_KEYS = ("hooks", "python_hooks")
 Drafts = Mapping[Path, Mapping[str, Any]]
 # Returns the content of a project's file, or None if it is not trusted.
@@ -82,9 +84,11 @@ def load_settings(  # noqa: PLR0913 - all arguments are named
     more = drafts.get(secrets_file, {})
     secrets = {} if more is None else {**read_secrets(secrets_file), **more}
     references = References(environ, secrets, home, is_partial=more is None)
-    borrowed, notes, hooks = _load_foreign(home, cwd, environ, secrets, read_project_file)
+    foreign = _load_foreign(home, cwd, environ, secrets, read_project_file)
+    borrowed, notes, hooks = foreign.values, foreign.notes, foreign.hooks
     contents, project_hooks, more_notes = _without_project_hooks(contents, cwd)
-    top = [CommandLineLayer(overrides, cwd, references), EnvironmentLayer(cwd, references)]
+    variables = EnvironmentLayer(cwd, references)
+    top = [CommandLineLayer(overrides, cwd, references), variables]
     # Servers given for this run replace all others.
     adds_servers = all(("mcp_servers",) not in layer.values for layer in top)
     layers = [
@@ -102,6 +106,11 @@ def load_settings(  # noqa: PLR0913 - all arguments are named
     settings.set_own_file(own)
     settings.set_project_files(project_files(cwd, environ) - {own})
     settings.set_notes([*notes, *more_notes])
+    others = {*references.names, settings.store.encryption_key_env}
+    unknown = [name for name in variables.unknown if name not in others]
+    settings.set_unused(
+        [*foreign.unused, *(t("environment variable {name}: unknown", name=n) for n in unknown)]
+    )
     settings.set_project_hooks([*project_hooks, *hooks])
     if trusted_folder is not None:
         settings.set_trusted_for_run(trusted_folder)
@@ -128,20 +137,26 @@ def project_files(cwd: Path, environ: Mapping[str, str]) -> set[Path]:
     return set() if own and cwd == Path(own) else {cwd / name for name in PROJECT}
 
 
+@dataclass(slots=True)
+class _Foreign:
+    """Settings of other programs by file, notes about the files, unused settings, and hooks."""
+
+    values: dict[ValueOrigin, dict[Key, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    hooks: list[HookSource] = field(default_factory=list)
+
+
 def _load_foreign(
     home: Path,
     cwd: Path,
     environ: Mapping[str, str],
     secrets: Mapping[str, str],
     read_project_file: ReadProjectFile,
-) -> tuple[dict[ValueOrigin, dict[Key, Any]], list[str], list[HookSource]]:
-    """Return other programs' settings, notes about them, and hooks.
-
-    An invalid file is skipped with a note.
-    """
-    values: dict[ValueOrigin, dict[Key, Any]] = {}
-    notes: list[str] = []
-    hooks: list[HookSource] = []
+) -> _Foreign:
+    """Return other programs' settings. An invalid file is skipped with a note."""
+    foreign = _Foreign()
+    values, notes, hooks = foreign.values, foreign.notes, foreign.hooks
     projects = project_files(cwd, environ)
     for path in foreign_files(home, cwd, environ):
         if not path.is_file():
@@ -156,8 +171,11 @@ def _load_foreign(
             notes.append(note)
             continue
         place = ValueOrigin("file", str(path), path.parent)
+        theirs = None
         try:
-            theirs = read_foreign(path, raw)
+            is_projects = path in projects and path.name == _KODE
+            base = _persons_kode(environ) if is_projects else {}
+            theirs = read_foreign(path, raw, base)
             if theirs is None:
                 continue
             references = References(environ, secrets, home)
@@ -166,13 +184,30 @@ def _load_foreign(
         except (ValueError, ConfigError) as exc:
             reason = str(exc).splitlines()[0]
             notes.append(t("{path}: ignored: {reason}", path=path, reason=reason))
+            if theirs is not None and _ENCRYPTION in theirs.values:
+                # Without the rest of the file, the messages are still encrypted as it says.
+                values[place] = {_ENCRYPTION: theirs.values[_ENCRYPTION]}
             continue
         values[place] = theirs.values
         if is_hook_file(path):
             notes += theirs.notes
+        else:
+            foreign.unused += [f"{path}: {line}" for line in theirs.notes]
         if theirs.hooks:
             hooks.append(HookSource(str(path), theirs.hooks))
-    return values, notes, hooks
+    return foreign
+
+
+def _persons_kode(environ: Mapping[str, str]) -> Mapping[Key, Any]:
+    """Return the settings in the person's own `.kode.json`; empty if it cannot be read."""
+    from gateway.config.foreign.formats import read_foreign
+
+    try:
+        config = read_foreign(Path(environ["HOME"]) / _KODE) if environ.get("HOME") else None
+    except (ValueError, ConfigError):
+        # The file gets its own note.
+        return {}
+    return config.values if config is not None else {}
 
 
 def _without_project_hooks(

@@ -44,6 +44,8 @@ class References:
     hidden: list[str] = field(init=False, repr=False)
     sources: dict[Loc, str] = field(default_factory=dict)
     filled: dict[Loc, set[str]] = field(default_factory=dict, repr=False)
+    # Names in references, whether they are set or not.
+    names: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.hidden = list(declared_secrets(self.secrets))
@@ -95,6 +97,7 @@ class References:
                     )
                 )
                 return match[0]
+            self.names.add(name)
             value = self.environ.get(name) or self.secrets.get(name)
             if self.environ.get(name):
                 self.sources[loc] = t("environment variable {name}", name=name)

@@ -182,6 +182,7 @@ class _BaseSettings(BaseSettings):
     _own_file: Path | None = PrivateAttr(default=None)
     _hidden: tuple[str, ...] = PrivateAttr(default=())
     _notes: tuple[str, ...] = PrivateAttr(default=())
+    _unused: tuple[str, ...] = PrivateAttr(default=())
     _project_hooks: tuple[HookSource, ...] = PrivateAttr(default=())
     _trusted_for_run: Path | None = PrivateAttr(default=None)
     _places: Origins = PrivateAttr(default_factory=Origins)
@@ -261,6 +262,15 @@ class _BaseSettings(BaseSettings):
     def set_notes(self, notes: Sequence[str]) -> None:
         """Set the notes; for readers of the settings."""
         self._notes = tuple(notes)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Lines about settings of other programs, and variables, that have no effect."""
+        return self._unused
+
+    def set_unused(self, lines: Sequence[str]) -> None:
+        """Set the lines about settings without effect; for readers of the settings."""
+        self._unused = tuple(lines)
 
     @property
     def project_hooks(self) -> tuple[HookSource, ...]:

@@ -16,7 +16,7 @@ from agent.security.taint.marked_write import write_marked
 from agent.security.taint.taint import NOTHING
 from gateway.config import Settings
 from gateway.core.log_levels import LOG_LEVELS
-from gateway.ops.audit.trail import CURRENT
+from gateway.ops.audit.trail import CURRENT, seconds_of
 from gateway.runtime.paths import DataDir
 from gateway.runtime.secrets import describe
 from gateway.store.port import Store
@@ -76,9 +76,10 @@ class Workbench:
         return [self._clean(entry) for entry in entries[-min(lines, _MAX_LINES) :]]
 
     def list_audit(self, limit: int) -> Sequence[Mapping[str, Any]]:
-        """Return the newest entries, newest first. Blocks."""
+        """Return the newest entries, newest first, with `ts` in Unix seconds. Blocks."""
         entries = _json_lines(self._home.audit / CURRENT)
-        return [self._clean(entry) for entry in entries[: -min(limit, _MAX_LINES) - 1 : -1]]
+        newest = entries[: -min(limit, _MAX_LINES) - 1 : -1]
+        return [self._clean({**entry, "ts": seconds_of(entry.get("ts"))}) for entry in newest]
 
     def read_note(self, name: str) -> Mapping[str, Any]:
         """Return the `text` of a note ('' if it is missing) and its `digest`. Blocks."""

@@ -15,7 +15,7 @@ from agent.i18n import plural, t
 from agent.serialization import dumps
 from gateway.cli.folders import data_dir_of
 from gateway.cli.output import clean, print_json
-from gateway.ops.audit.trail import CURRENT, entries, parse_entry
+from gateway.ops.audit.trail import CURRENT, entries, parse_entry, seconds_of
 from gateway.ops.audit.verify import AuditReport, verify
 
 _POLL_INTERVAL_S = 0.25
@@ -82,7 +82,7 @@ def _fits(entry: Mapping[str, Any], args: argparse.Namespace) -> bool:
         return False
     if args.denied and entry["allowed"]:
         return False
-    if args.since is not None and entry["ts"] < args.since:
+    if args.since is not None and seconds_of(entry["ts"]) < args.since:
         return False
     return args.text is None or args.text.lower() in dumps(dict(entry)).lower()
 
@@ -91,7 +91,7 @@ def _show(entry: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(dumps(dict(entry)), flush=True)
         return
-    time_text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry["ts"]))
+    time_text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds_of(entry["ts"])))
     verdict = "allowed" if entry["allowed"] else "DENIED "
     actor = " ".join(filter(None, (entry["role"], entry["session_id"])))
     params = dumps(entry["params"]) if entry["params"] else ""

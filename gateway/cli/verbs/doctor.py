@@ -95,7 +95,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
         failures = [Check("config", "fail", line, exc.hint) for line in lines]
         return [*first, *failures, checks.check_packages(), checks.check_clock(home)]
     files = ", ".join(map(str, settings.files)) or t("no file; using the defaults")
-    results = [*first, Check("config", "ok", files)]
+    results = [*first, Check("config", "ok", files), *configuration.check_imports(settings)]
     results += _local(settings, home)
     skew_s = None
     if args.live:

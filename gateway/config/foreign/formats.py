@@ -6,9 +6,11 @@ Nothing that loosens a rule is imported: modes and lists of allowed tools mean s
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from agent.i18n import t
@@ -48,6 +50,19 @@ _BLOCKED = {
     "blocked_cmds": "blocked_commands",
     "blocked_paths": "blocked_paths",
 }
+_AGENTS: Mapping[str, Key] = {
+    "default": ("agent", "default_agent"),
+    "default_agent": ("agent", "default_agent"),
+    "max_depth": ("subagents", "max_depth"),
+    "max_parallel": ("subagents", "max_parallel"),
+    "max_concurrent": ("subagents", "max_parallel"),
+    "max_cost_usd": ("subagents", "max_cost_usd"),
+}
+_ENCRYPTION_SWITCHES = ("enabled", "encrypted", "encrypt", "encryption_enabled")
+_ENCRYPTION_VARIABLES = ("encryption_key_env", "key_env")
+_ENCRYPTION_KEYS = ("encryption_key", "key")
+_REFERENCE = re.compile(r"\$\{?(\w+)\}?")
+DEFAULT_STORE_KEY = "KORE_STORE_KEY"
 _HTTP_TYPES = ("streamable-http", "streamableHttp", "streamable_http")
 _SERVER_KEYS = ("command", "args", "env", "url", "headers", "type", "enabled")
 
@@ -67,11 +82,14 @@ def is_foreign(path: Path) -> bool:
     return is_theirs or path.parent.name in (".kodax", ".claude")
 
 
-def read_foreign(path: Path, raw: bytes | None = None) -> ForeignConfig | None:
+def read_foreign(
+    path: Path, raw: bytes | None = None, base: Mapping[Key, Any] = MappingProxyType({})
+) -> ForeignConfig | None:
     """Read another program's file; None if it does not exist.
 
     Raises `ValueError` for an unreadable file, and `ConfigError` for a file that must not be read.
-    `raw` is its content if already read.
+    `raw` is its content if already read. `base` are the settings of the person's own `.kode.json`,
+    to which a project's `.kode.json` adds models; names of the project take precedence.
     """
     text = read_text(path, raw)
     if text is None or not text.strip():
@@ -83,14 +101,14 @@ def read_foreign(path: Path, raw: bytes | None = None) -> ForeignConfig | None:
         table, notes = hooks_in(content if "hooks" in content else {"hooks": content}, str(path))
         return ForeignConfig(notes=tuple(notes), hooks=table)
     if path.name == ".kode.json":
-        return _kode(content)
+        return _kode(content, base)
     if path.name in (".mcp.json", ".mcprc"):
         servers = content.get("mcpServers", content if path.name == ".mcprc" else {})
         return _servers_only(servers)
     return _older(content) if path.suffix in (".yaml", ".yml") else _kodax(content)
 
 
-def _kode(content: Mapping[str, Any]) -> ForeignConfig:
+def _kode(content: Mapping[str, Any], base: Mapping[Key, Any]) -> ForeignConfig:
     notes: list[str] = []
     profiles = content.get("modelProfiles") or {}
     if isinstance(profiles, dict):
@@ -112,15 +130,31 @@ def _kode(content: Mapping[str, Any]) -> ForeignConfig:
             t("{key}: no equivalent in Kore", key=f"{where}.{key}")
             for key in item.keys() - _PROFILE_KEYS
         ]
+    _add_models(base, entries, called)
     values: dict[Key, Any] = {("model_list",): entries} if entries else {}
     for profile, name in _profile_names(content, notes):
         if name in called and name:
             values.setdefault(("profiles", profile), called[name])
         elif name:
             notes.append(t("{profile}: no model named {name!r}", profile=profile, name=name))
+    for key, value in base.items():
+        if key[0] == "profiles":
+            values.setdefault(key, value)
     _servers(content.get("mcpServers"), values, notes)
     known_keys = {"modelProfiles", "modelPointers", "mcpServers", *_KODE_NAMES}
     return ForeignConfig(values, (*notes, *_unknown(content, known_keys)))
+
+
+def _add_models(
+    base: Mapping[Key, Any], entries: list[dict[str, Any]], called: dict[str, str]
+) -> None:
+    """Add the models of `base` whose names are free, and what pointers may call them."""
+    names = {entry["model_name"] for entry in entries}
+    for entry in base.get(("model_list",), ()):
+        if entry["model_name"] not in names:
+            entries.append(entry)
+            for name in (entry["model_name"], entry["model"].partition("/")[2]):
+                called.setdefault(name, entry["model_name"])
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,7 +279,10 @@ def _kodax(content: Mapping[str, Any]) -> ForeignConfig:
 
 
 def _older(content: Mapping[str, Any]) -> ForeignConfig:
-    """Convert `llm`, `context` and `security`; the latter two have the same keys as ours."""
+    """Convert `llm`, `agents`, `session_db`, `context` and `security`.
+
+    The last two have the same keys as ours.
+    """
     values: dict[Key, Any] = {}
     notes: list[str] = []
     llm = content.get("llm")
@@ -269,7 +306,53 @@ def _older(content: Mapping[str, Any]) -> ForeignConfig:
                 values[section, _BLOCKED[name]] = _merge_blocked(_BLOCKED[name], value)
             else:
                 notes.append(t("{key}: no equivalent in Kore", key=f"{section}.{name}"))
-    return ForeignConfig(values, (*notes, *_unknown(content, {"llm", "context", "security"})))
+    _agents(content.get("agents"), values, notes)
+    _session_db(content.get("session_db"), values, notes)
+    known_keys = {"llm", "context", "security", "agents", "session_db"}
+    return ForeignConfig(values, (*notes, *_unknown(content, known_keys)))
+
+
+def _agents(agents: Any, values: dict[Key, Any], notes: list[str]) -> None:
+    """Convert the default agent and the limits of sub-agents."""
+    if agents is not None and not _object(agents):
+        notes.append(t("{key}: no equivalent in Kore", key="agents"))
+        return
+    for name, value in (agents or {}).items():
+        if (key := _AGENTS.get(str(name))) is not None:
+            values[key] = value
+        else:
+            notes.append(t("{key}: no equivalent in Kore", key=f"agents.{name}"))
+
+
+def _session_db(section: Any, values: dict[Key, Any], notes: list[str]) -> None:
+    """Convert a wish for encryption; the database itself is Kore's own.
+
+    The key is in the named variable, or in `DEFAULT_STORE_KEY`.
+    """
+    content = dict(_map(section, "session_db"))
+    nested = content.pop("encryption", None)
+    fields = {**content, **nested} if _object(nested) else content
+    switches = [fields.pop(name) for name in _ENCRYPTION_SWITCHES if name in fields]
+    variables = [fields.pop(name) for name in _ENCRYPTION_VARIABLES if name in fields]
+    keys = [fields.pop(name) for name in _ENCRYPTION_KEYS if name in fields]
+    references = [match[1] for key in keys if (match := _REFERENCE.fullmatch(str(key)))]
+    if not _object(nested) and nested is not None:
+        switches.append(nested)
+    is_named = bool(variables or keys) or _object(nested)
+    if _is_on(switches[0]) if switches else is_named:
+        name = next(filter(None, [*variables, *references]), DEFAULT_STORE_KEY)
+        values["store", "encryption_key_env"] = name
+        if keys and not references:
+            notes.append(
+                t("session_db: put its key into the environment variable {name}", name=name)
+            )
+    notes += [t("{key}: no equivalent in Kore", key=f"session_db.{key}") for key in fields]
+
+
+def _is_on(switch: object) -> bool:
+    """Return whether a switch is on; the name of a cipher also switches it on."""
+    off = ("", "false", "no", "none", "off", "0")
+    return str(switch if switch is not None else "").lower() not in off
 
 
 def _merge_blocked(name: str, value: Any) -> Any:

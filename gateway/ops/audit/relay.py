@@ -8,7 +8,7 @@ the log soon afterwards (`AuditRelay`).
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from agent.security.audit import AuditEntry, AuditLevel
 from agent.serialization import dumps
 from gateway.ops.audit.argument_summary import summarize
 from gateway.ops.audit.pending import forget_notes, waiting_notes
-from gateway.ops.audit.trail import AuditError, fields_of
+from gateway.ops.audit.trail import AuditError
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import audit_outbox
 from gateway.store.repositories.audit_outbox import AuditNote
@@ -110,7 +110,7 @@ class StoredAuditSink:
         entry = replace(entry, agent_id=f"{entry.agent_id}@{self._worker}")
         summary = summarize(entry, level, self._clean)
         try:
-            text = dumps(fields_of(summary))
+            text = dumps(asdict(summary))
         except (ValueError, RecursionError) as exc:
             raise AuditError(t("the audit entry cannot be written: {reason}", reason=exc)) from exc
         await self._database.transact(self._put, summary, text)

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from hashlib import sha256
 from io import BufferedReader
 from pathlib import Path
@@ -71,7 +72,23 @@ class TrailHead:
 
 
 def fields_of(entry: AuditEntry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in _FIELDS}
+    """Return the fields of a line, with the time in UTC as in ISO 8601."""
+    return {name: getattr(entry, name) for name in _FIELDS} | {"ts": _iso(entry.ts)}
+
+
+def _iso(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def seconds_of(time: object) -> float:
+    """Return the Unix time of an entry's `ts`; older lines contain it already."""
+    if isinstance(time, int | float):
+        return float(time)
+    try:
+        return datetime.fromisoformat(str(time)).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def chain_line(entry: Mapping[str, Any], prev_hash: str) -> tuple[bytes, str]:

@@ -51,6 +51,14 @@ def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
     )
 
 
+def check_imports(settings: Settings) -> Iterator[Check]:
+    """List files that were not read, and settings that have no effect."""
+    for note in settings.notes:
+        yield Check("config", "warn", note)
+    for line in settings.unused:
+        yield Check("config", "ok", t("without effect: {line}", line=line))
+
+
 def check_secrets(settings: Settings) -> Check:
     """Check for secrets that are plain words, which are not redacted."""
     if names := ", ".join(unredacted_settings(settings)):

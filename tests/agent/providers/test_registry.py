@@ -233,6 +233,16 @@ def test_first_key_selects_the_default_model(
     assert default_model(environ, local) == expected
 
 
+def test_vendor_alone_means_its_default_model() -> None:
+    environ = {"ANTHROPIC_API_KEY": "k"}
+    for name in ("anthropic", "claude"):
+        assert resolve_model(name, [], environ).model == "anthropic/claude-haiku-5-5"
+    entry = ModelConfig("anthropic", "openai/x", api_base="http://localhost:9")
+    assert resolve_model("anthropic", [entry], environ).model == "openai/x"
+    with pytest.raises(ConfigError, match="unknown model 'ollama'"):
+        resolve_model("ollama", [], environ)
+
+
 def test_every_default_model_resolves() -> None:
     for vendor in VENDORS.values():
         if vendor.default_model:

@@ -166,6 +166,91 @@ def test_older_yaml_file_is_read(tmp_path: Path) -> None:
     assert settings.security.restrict_to_workspace
 
 
+def write_yaml(root: Path, text: str) -> Path:
+    """Write the older YAML file of a person."""
+    file = root / ".config" / "kore" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("section", "variable"),
+    [
+        ("{encryption: true}", "KORE_STORE_KEY"),
+        ("{encryption: aes-256-gcm, encryption_key_env: MY_KEY}", "MY_KEY"),
+        ("{encryption: {enabled: true, key_env: MY_KEY}}", "MY_KEY"),
+        ("{encrypted: yes, encryption_key: '${MY_KEY}'}", "MY_KEY"),
+        ("{encryption: {key: c2VjcmV0}}", "KORE_STORE_KEY"),
+        ("{path: ./sessions.db}", None),
+        ("{encryption: false, encryption_key_env: MY_KEY}", None),
+        ("{encryption: {enabled: false, key_env: MY_KEY}}", None),
+    ],
+)
+def test_encryption_of_an_older_file_applies(
+    tmp_path: Path, section: str, variable: str | None
+) -> None:
+    write_yaml(tmp_path, f"session_db: {section}\n")
+    settings = load(tmp_path)
+    assert settings.store.encryption_key_env == variable
+    assert "c2VjcmV0" not in " ".join(settings.unused)
+
+
+def test_encryption_applies_if_the_rest_of_the_file_is_invalid(tmp_path: Path) -> None:
+    write_yaml(tmp_path, "session_db: {encryption: true}\nagents: {max_parallel: many}\n")
+    settings = load(tmp_path)
+    assert settings.store.encryption_key_env == "KORE_STORE_KEY"
+    assert any("config.yaml: ignored" in note for note in settings.notes)
+
+
+def test_agents_of_an_older_file_are_read(tmp_path: Path) -> None:
+    write_yaml(tmp_path, "agents: {default: build, max_parallel: 2, max_depth: 1, colour: red}\n")
+    settings = load(tmp_path)
+    assert settings.agent.default_agent == "build"
+    assert (settings.subagents.max_parallel, settings.subagents.max_depth) == (2, 1)
+    assert [line for line in settings.unused if "agents.colour: no equivalent" in line]
+
+
+def test_settings_without_effect_are_listed(tmp_path: Path) -> None:
+    (tmp_path / ".kode.json").write_text(REAL)
+    settings = load(tmp_path, KORE_FLAVOUR="x", KORE_OWN_KEY="y")
+    path = tmp_path / ".kode.json"
+    assert f"{path}: theme: no equivalent in Kore" in settings.unused
+    assert "environment variable KORE_FLAVOUR: unknown" in settings.unused
+    assert settings.notes == ()
+
+
+def test_variable_that_a_setting_names_is_known(tmp_path: Path) -> None:
+    write_yaml(tmp_path, "session_db: {encryption_key_env: KORE_OWN_KEY}\n")
+    assert load(tmp_path, KORE_OWN_KEY="y", KORE_TOKEN="z").unused == ()
+
+
+def test_project_models_are_added_to_the_persons_by_name(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    own = {
+        "modelProfiles": {
+            "gpt": {"provider": "openai", "model": "gpt-5"},
+            "near": {"provider": "ollama", "model": "llama3.2"},
+        },
+        "defaultModel": "gpt",
+        "quickModel": "near",
+    }
+    theirs = {
+        "modelProfiles": {"gpt": {"provider": "openai", "model": "gpt-6"}},
+        "taskModel": "near",
+    }
+    (tmp_path / ".kode.json").write_text(json.dumps(own))
+    (work / ".kode.json").write_text(json.dumps(theirs))
+    assert models_by_name(load(tmp_path, work))["gpt"] == "openai/gpt-5"
+    trust([work / ".kode.json"], tmp_path / "kore")
+    settings = load(tmp_path, work)
+    assert models_by_name(settings) == {"gpt": "openai/gpt-6", "near": "ollama/llama3.2"}
+    profiles = settings.profiles
+    assert (profiles.default, profiles.task, profiles.quick) == ("gpt", "near", "near")
+    assert settings.unused == ()
+
+
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"modelProfiles": [{"name": "x", "provider": "openai", "modelName": 3}]}']
 )

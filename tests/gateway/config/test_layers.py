@@ -78,3 +78,20 @@ def test_each_error_names_its_layer(tmp_path: Path) -> None:
         "command line: agent.temperature: found 3, expected at most 2",
         "environment variable KORE_HTTP_PORT: http.port: found 99999, expected at most 65535",
     ]
+
+
+def test_plain_lists_are_separated_by_commas(tmp_path: Path) -> None:
+    environ = {
+        "KORE_TELEGRAM_ALLOW_FROM": "123, 456,",
+        "KORE_SECURITY_BLOCKED_PATHS": ".secret",
+        "KORE_AGENT_FALLBACK": "offline/echo",
+    }
+    settings = load(tmp_path, {}, environ=environ)
+    assert TELEGRAM.section_of(settings).allow_from == ("123", "456")
+    assert settings.security.blocked_paths == (".secret",)
+    assert settings.agent.fallback == "offline/echo"
+
+
+def test_list_of_objects_is_json(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="KORE_MODEL_LIST: model_list: expected JSON such as"):
+        load(tmp_path, {}, environ={"KORE_MODEL_LIST": "gpt"})

@@ -32,7 +32,8 @@ def _validate(args: argparse.Namespace) -> int:
         print_json({"valid": False, "errors": str(exc).splitlines()})
         return 2
     files = [str(path) for path in settings.files]
-    notes = [*(f"{variable} (not in use now)" for variable in settings.missing), *settings.notes]
+    missing = [f"{variable} (not in use now)" for variable in settings.missing]
+    notes = [*missing, *settings.notes, *settings.unused]
     if args.json:
         print_json({"valid": True, "files": files, "errors": [], "notes": notes})
         return 0

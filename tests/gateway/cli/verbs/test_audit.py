@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from gateway.ops.audit.log import AuditLog
+from gateway.ops.audit.trail import GENESIS, chain_line, seconds_of
 from tests import fork_server
 from tests.gateway.cli.kore import kore
 from tests.gateway.ops.audit.entries import entry
@@ -40,6 +41,20 @@ async def test_entries_are_shown_searched_and_verified_next_to_a_writer(tmp_path
     assert json.loads(line)["tool"] == "exec"
     assert "2 entries in 1 file: intact" in await out("verify")
     await log.close()
+
+
+async def test_lines_with_unix_seconds_are_still_read(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    await (await fill_log(home)).close()
+    path = home / "audit" / "audit.jsonl"
+    previous, lines = GENESIS, b""
+    for raw in path.read_bytes().splitlines():
+        fields = json.loads(raw)
+        line, previous = chain_line(fields | {"ts": seconds_of(fields["ts"])}, previous)
+        lines += line
+    path.write_bytes(lines)
+    (line,) = kore("audit", "search", "--since", "2030-01-01", home=home).stdout.splitlines()
+    assert line.startswith("2030-03-1")
 
 
 async def test_verify_names_the_damaged_entry_and_fails(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from agent.security.audit import AuditLevel
 from gateway.ops.audit.log import AuditLog
 from gateway.ops.audit.relay import BATCH, AuditRelay, StoredAuditSink
-from gateway.ops.audit.trail import CURRENT, AuditError, entries, fields_of
+from gateway.ops.audit.trail import CURRENT, AuditError, entries
 from gateway.ops.audit.verify import verify
 from gateway.store.cipher import Cipher
 from gateway.store.port import Transaction
@@ -126,7 +127,7 @@ async def test_notes_and_entries_keep_their_order(store: OpenStore, tmp_path: Pa
 def put_many(tx: Transaction, number: int) -> None:
     for n in range(number):
         audit_entry = entry(str(n))
-        audit_outbox.put_entry(tx, audit_entry, json.dumps(fields_of(audit_entry)))
+        audit_outbox.put_entry(tx, audit_entry, json.dumps(asdict(audit_entry)))
 
 
 async def test_thousands_of_entries_are_transferred_in_batches(
