@@ -1,7 +1,8 @@
 """Benchmark of concurrent claims by many processes: `python -m bench.workers.race`.
 
-Counts retries of claims, with one lane for all and with a lane for each; in the current form, and
-with the row of the first message locked first (FOR UPDATE SKIP LOCKED).
+Counts retries of claims, both with one shared lane and with a lane per worker, and both for the
+current statements and for a variant that first locks the row of the first message (FOR UPDATE SKIP
+LOCKED).
 """
 
 import threading
@@ -46,7 +47,7 @@ class Tally:
 
 
 def race(address: str, racers: int, *, one_lane: bool, locks: bool, name: str) -> Tally:
-    """Claim with `racers` workers' connections at the same moment, `ROUNDS` times."""
+    """Let `racers` workers claim at the same moment, over their own connections, `ROUNDS` times."""
     tally, guard, barrier = Tally(), threading.Lock(), threading.Barrier(racers)
     with closing(connect(address)) as connection:
         active_channels.limit(PostgresTransaction(connection), active_channels.ALL)

@@ -510,7 +510,7 @@ def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
 
 
 def _name_of(message: InboundMessage) -> str:
-    """Return the name of the person who answered, for people and for the audit log."""
+    """Return the name of the person who answered, for display and for the audit log."""
     name = message.sender.name
     return f"{name} ({message.principal})" if name else message.principal
 

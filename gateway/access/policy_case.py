@@ -1,4 +1,4 @@
-"""Policy verdicts for a role under given circumstances, for display."""
+"""Policy verdicts for a role, for display."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +16,7 @@ from gateway.core.messages import CONSOLE
 
 @frozen
 class PolicyCase:
-    """A role under given circumstances; commands run in `folder`."""
+    """A role, its policy, and the `folder` in which commands run."""
 
     role: Role
     policy: RolePolicy

@@ -261,7 +261,7 @@ class MessageBus:
         return self._isolation.is_at_work(lane)
 
     async def isolate(self) -> None:
-        """Run turns that may have ended a process apart from others, if this process is idle."""
+        """Run turns that may have ended a process separately, if this process is idle."""
         if not self._lanes and (groups := await self._suspects()) and not self._lanes:
             self._isolation.begin(groups)
             for lane in chain.from_iterable(groups):

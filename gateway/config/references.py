@@ -53,8 +53,8 @@ class References:
     def expand(self, value: Any, loc: Loc, place: ValueOrigin) -> Any:
         """Return the value with its references filled in; unresolved references are unchanged.
 
-        A key or an address in a map is then dropped, because a missing value is better than such a
-        text.
+        A key or an address in a map is then dropped, because a missing value is better than an
+        unresolved reference.
         """
         match value:
             case str():

@@ -1,8 +1,8 @@
 """Removal of links from replies of conversations with untrusted and private content.
 
 Every reply passes here when it is put into the outbox, regardless of its author and its fields. An
-address becomes code, which nothing follows. Where code is impossible, in the name of a file or on a
-button, the address is spelled so that it does not work as a link.
+address becomes code, which no client turns into a link. Where code is impossible, in the name of a
+file or on a button, the address is spelled so that it does not work as a link.
 """
 
 import re

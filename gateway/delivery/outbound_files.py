@@ -89,7 +89,7 @@ class OutgoingFiles:
         return replace(message, content=replace(content, files=files))
 
     async def delete(self, files: Sequence[OutboundFile]) -> None:
-        """Delete the files of messages that were sent or never will be."""
+        """Delete the files of messages that were sent or given up."""
         delete_snapshots(files)
         if self._shared is not None and any(file.digest for file in files):
             await asyncio.to_thread(self._delete_shared, files)
@@ -211,7 +211,7 @@ def paths_to_send(tx: Transaction) -> set[str | None]:
 def delete_orphans(folder: Path, needed: Collection[str | None], *, before: float = inf) -> None:
     """Delete the copies that are not needed and were made before `before` (Unix time).
 
-    A concurrent process makes a copy before it stores the message.
+    Newer copies stay, because another process makes a copy before it stores the message.
     """
     if not folder.is_dir():
         return
@@ -260,8 +260,7 @@ def without_files(
     if is_answer and isinstance(channel, SupportsWholeAnswers):
         (file,) = content.files
         if file.text is not None and (rest := channel.render_whole(file.text)[message.part :]):
-            # The text of a file is not a field of a message, so its links have not been defused
-            # yet.
+            # The text of a file is not a field of a message, so its links are not defused yet.
             return [defuse_part(part, is_markdown=False, is_read=False) for part in rest]
     names = ", ".join(file.name for file in content.files)
     note = (

@@ -31,9 +31,9 @@ _PIECE = struct.Struct(">BI")
 _FIRST, _LAST = 1, 2
 _TAG_BYTES = 16
 _NONCE_BYTES = 12
-# Longest message; a longer announced length would be an attempt to fill the memory.
+# Longest message; a longer announced length would be an attempt to exhaust the memory.
 _MAX_BYTES = 64_000_000
-# Senders remembered; processes come and go, and the least recent is forgotten.
+# Limit of remembered senders; the least recently seen one is forgotten.
 _MAX_SENDERS = 1_000
 
 

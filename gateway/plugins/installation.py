@@ -146,7 +146,7 @@ class PluginInstaller:
     def check_name(self, review: PluginReview) -> None:
         """Refuse a plugin that has the name of a plugin from another source. Raises `PluginError`.
 
-        Answers, approvals and logins under that name are not for the new plugin.
+        Answers, approvals and logins under that name belong to the other plugin.
         """
         name = review.manifest.name
         before = self.installed.load().get(name)

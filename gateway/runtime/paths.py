@@ -72,7 +72,7 @@ class DataDir:
 
     @property
     def login_page(self) -> Path:
-        """Page that leads a browser to its login link."""
+        """Page that redirects a browser to its login link."""
         return self.root / "login.html"
 
     @property

@@ -77,7 +77,7 @@ def fire_now(tx: Transaction, context: JobContext, job: Job, now: float) -> Fire
 def shift_clock_back(tx: Transaction, now: float) -> None:
     """Recompute waiting times after the clock was set back.
 
-    A job that waits for a point in time only seemed to be close to it.
+    A job is moved only if its next slot is now earlier than the stored one.
     """
     for job in jobs.listed(tx, None, None):
         if job.state != "on" or job.slot_at is None or job.slot_at <= now:

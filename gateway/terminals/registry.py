@@ -82,7 +82,7 @@ class TerminalRegistry:
                 await self._shells.aclose()
 
     def status(self) -> Mapping[str, Any]:
-        """Return `mode`, `user`, and `terminals`, oldest first."""
+        """Return `mode`, `user` and `terminals` (oldest first)."""
         return {
             "mode": self._mode,
             "user": pwd.getpwuid(os.geteuid()).pw_name,

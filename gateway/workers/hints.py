@@ -37,7 +37,7 @@ class StopHint:
 
 @frozen
 class QuestionHint:
-    """A question was asked; its time limit is running."""
+    """A question is open, and its time limit is running."""
 
 
 @frozen

@@ -83,7 +83,7 @@ async def _backup(
 ) -> tuple[BackupSummary, list[str], int]:
     """Create the backup.
 
-    Without `is_whole`, the settings are not valid enough for owning the data, so it is only copied.
+    Without `is_whole`, the settings do not suffice to own the data, so the data is only copied.
     """
     is_zip = target.suffix == ".zip"
     copy = target.with_name(f".{target.name}.db") if is_zip else target

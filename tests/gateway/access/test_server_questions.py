@@ -1,4 +1,6 @@
-"""Questions that MCP servers ask during a call: who answers, and what the server receives."""
+"""Questions of MCP servers during a call: the people who answer, and the values that the server
+receives.
+"""
 
 import json
 import shutil
@@ -69,7 +71,7 @@ def model_that_asks(question: Mapping[str, Any]) -> ScriptedProvider:
 
 
 def use_server(parts: Parts, folder: Path, **settings: Any) -> None:
-    """Configure a single server that asks, with the settings that the real program gives it."""
+    """Configure a single MCP server that asks questions, with the settings of the real program."""
     command = (sys.executable, ("-B", str(SERVER), "asks"))
     server = McpServerSettings("s", *command, allow=("*",), **settings)
     real = mcp_settings(Settings(), folder / "mcp")
@@ -326,7 +328,7 @@ async def test_question_of_a_killed_process_is_withdrawn_and_not_reused(
         use_server(p, first)
         await accept_messages(p, chat_message("go"))
         left = await question_in_chat(p)
-        # The state on disk that a kill at this moment leaves behind.
+        # The state on disk after a kill at this moment.
         shutil.copytree(first, second)
         platform.blocked.add("1")
     platform.calls.clear()

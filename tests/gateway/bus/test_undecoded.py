@@ -17,7 +17,7 @@ LOST = Undecoded("update:5", "KeyError: 'chat' (fields: message)", '{"text": "pr
 
 
 class Later(Platform):
-    """Channel that later learns to decode an update that it could not decode before."""
+    """Channel that cannot decode an update at first, and can decode it later."""
 
     batch = Batch((), [LOST])
 

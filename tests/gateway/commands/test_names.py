@@ -65,7 +65,7 @@ class TelegramLike(Platform):
 
     @property
     def code(self) -> str:
-        """Pairing code that the stranger was sent for the owner."""
+        """Pairing code in the last message to the stranger."""
         (codes,) = re.findall(r"[A-Z2-9]{4}-[A-Z2-9]{4}", self.chats["8"][-1].text)
         return str(codes)
 
@@ -78,7 +78,7 @@ def calling(tool: str, **arguments: object) -> Message:
 
 
 async def everything(folder: Path, name: str, path: str) -> Shown:
-    """Return everything that a chat shows after all commands, with this name and this path.
+    """Return all text that a chat shows after all commands, with this name and this path.
 
     The name is the title of a session, a job, a task and a person's name; it is also the argument
     of every command.
@@ -203,8 +203,7 @@ def check(name: str, path: str) -> None:
 
 
 def trimmed(text: str, codes: list[str]) -> tuple[str, list[str]]:
-    """Return a message without the blanks at the end of it and of its entities, which Telegram
-    drops."""
+    """Return a message without trailing blanks in its text and entities, which Telegram drops."""
     return text.rstrip(), [entity.rstrip() for entity in codes]
 
 

@@ -40,7 +40,7 @@ async def plan(parts: Parts, text: str = "plan it", **more: Any) -> str:
 
 
 async def until_carried_out(parts: Parts, build: InboundMessage) -> None:
-    """Wait until the turn that a `/build` has begun is done."""
+    """Wait until the turn that `/build` started has ended."""
     await parts.until_answered(replace(build, event_id=f"{build.event_id}:build"))
 
 

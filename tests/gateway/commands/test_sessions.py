@@ -50,7 +50,7 @@ async def test_conversations_of_others_cannot_be_seen_or_resumed(tmp_path: Path)
             parts, f"/resume {hers}", "2", **bob
         )
         assert "Nothing found" in await send(parts, "/sessions secret", "2", **bob)
-        # Neither may she open it in a group.
+        # In a group, the owner may not find or open that conversation either.
         assert "secret" not in await send(parts, "/sessions", "-5", private=False)
         assert "None of your conversations match" in await send(
             parts, f"/resume {hers}", "-5", private=False

@@ -1,4 +1,4 @@
-"""Loader for settings from given layers, each in its real place."""
+"""Loader for settings from given layers, each stored in its usual place."""
 
 import json
 from collections.abc import Mapping

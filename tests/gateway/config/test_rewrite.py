@@ -1,4 +1,4 @@
-"""Rewriting a file leaves everything else unchanged and never leaves it half-written."""
+"""Rewriting a value leaves the rest of the file unchanged and the file never half-written."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A configuration that breaks while the gateway runs on with the last valid version."""
+"""A configuration that becomes invalid while the gateway continues with the last valid version."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ _SECRETS = ("{ broken", '["a list"]', '{"MODEL_KEY": 7}', '{"MODEL_KEY": "k-1"}'
 
 
 def break_secrets(gateway: GatewayProcess, text: str) -> None:
-    """Make the secrets file unusable: by its text, or else by its mode."""
+    """Make the secrets file unusable by its text or, without one, by its mode."""
     secrets = gateway.home / "secrets.json"
     secrets.write_text(text)
     secrets.chmod(0o644 if "k-1" in text else 0o600)

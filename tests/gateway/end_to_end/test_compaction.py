@@ -38,7 +38,7 @@ async def test_kill_during_a_summary_loses_nothing(
     await alone.kill()
     scripts[0] = ReplyScript(text=TOLD)
     await alone.start()
-    # The model's token counts are learned again, so the threshold may now be slightly higher.
+    # Kore learns the model's token counts again, so the threshold may now be slightly higher.
     while summaries() == 1:
         count += 1
         assert (await alone.answers_to(7, f"{count} {LONG}")).count("Read.") == count

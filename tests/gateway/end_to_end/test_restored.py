@@ -1,4 +1,4 @@
-"""A restored backup contains work that was finished after the backup was made."""
+"""A restored backup with unfinished work that was finished after the backup was made."""
 
 from tests.fakes.faults import status
 from tests.fakes.model_script import Call, ReplyScript

@@ -1,4 +1,4 @@
-"""Encrypted message storage in a real gateway: keys added, wrong, changed and removed."""
+"""Encrypted message storage in a real gateway: new, changed, removed and wrong keys."""
 
 import base64
 import secrets

@@ -1,4 +1,4 @@
-"""Tools that people may use from a chat, the owner of each memory, and the model's input."""
+"""Tools that people may use from a chat, separate memories, and requests to the model."""
 
 import shutil
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ async def test_memories_are_hidden_in_a_group(gateway: GatewayProcess) -> None:
     assert "birthday" not in system_prompt(gateway)
 
 
-async def test_memory_file_is_closed_to_a_stranger(gateway: GatewayProcess, chat: int) -> None:
+async def test_stranger_cannot_read_the_memory_file(gateway: GatewayProcess, chat: int) -> None:
     (gateway.workspace / "memory").mkdir(exist_ok=True)
     (gateway.workspace / "memory" / "MEMORY.md").write_text("- the canary sings\n")
     gateway.model.script(reply_with_call("read_file", path="memory/MEMORY.md"), "Done.")

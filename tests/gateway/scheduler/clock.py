@@ -56,7 +56,7 @@ class ScheduledParts:
     async def states(self, job: int = 1) -> list[tuple[Any, ...]]:
         return await self.parts.stored("job_run", "state", job=job, order="at")
 
-    async def rests(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until the scheduler has processed everything that is due now."""
         channels = self.jobs.context.open_channels
         while any(

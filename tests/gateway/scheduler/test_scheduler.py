@@ -31,7 +31,7 @@ async def test_reminder_is_sent_when_due(tmp_path: Path) -> None:
     async with with_timer(tmp_path) as place:
         assert "Job 1: tea" in await place.answer_to("/cron add in 20m tea")
         place.clock.ahead += 19 * 60
-        await place.rests()
+        await place.wait_until_idle()
         assert len(place.texts()) == 1
         place.clock.ahead += 61
         assert (await place.until_shown(2))[-1] == "⏰ tea"
@@ -166,7 +166,7 @@ async def test_missed_slots_follow_the_catch_up_choice(tmp_path: Path) -> None:
             await place.answer_to(f"/cron add --catch-up {rule} every 1h {rule}")
         before = len(place.texts())
     async with with_timer(tmp_path, clock=Clock(3 * 3_600 + 1_800)) as place:
-        await place.rests()
+        await place.wait_until_idle()
         shown = await place.until_shown(5)
         text = "\n".join(shown)
         assert before == 3
@@ -186,7 +186,7 @@ async def test_slot_never_runs_twice_when_the_clock_goes_back(tmp_path: Path) ->
         place.clock.ahead -= 1_800
         await asyncio.sleep(0)
         place.clock.ahead += 1_800
-        await place.rests()
+        await place.wait_until_idle()
         place.clock.ahead += 3_600
         await place.until_shown(3)
         await place.parts.until_count(2, "job_run")
@@ -199,7 +199,7 @@ async def test_clock_that_was_a_year_ahead_delays_no_job(tmp_path: Path) -> None
     year = 365 * 86_400
     async with with_timer(tmp_path, clock=Clock(year)) as place:
         await place.answer_to("/cron add every 1h stretch")
-        await place.rests()
+        await place.wait_until_idle()
         await place.until_shown(2)
         place.clock.ahead = 0
         (slot,) = await place.parts.until_stored(
@@ -217,7 +217,7 @@ async def test_quiet_hours_postpone_jobs_without_losing_any(tmp_path: Path) -> N
         await place.answer_to("/cron add --urgent in 2h fire")
         place.clock.ahead += 2 * 3_600 + 60
         assert (await place.until_shown(5))[-1] == "⏰ fire"
-        await place.rests()
+        await place.wait_until_idle()
         assert "held until" in await place.answer_to("/cron")
         place.clock.ahead += 4 * 3_600
         shown = await place.until_shown(7)
@@ -365,7 +365,7 @@ async def test_slots_missed_during_a_pause_are_skipped(tmp_path: Path) -> None:
         await place.answer_to("/cron add every 1h stretch")
         assert await place.answer_to("/cron pause 1") == "Job 1 paused."
         place.clock.ahead += 5 * 3_600
-        await place.rests()
+        await place.wait_until_idle()
         assert len(place.texts()) == 2
         assert await place.answer_to("/cron remove 1") == "Job 1 removed."
         assert await place.answer_to("/cron run 1") == "⚠️ There is no job 1 here."

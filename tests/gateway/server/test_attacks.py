@@ -255,7 +255,7 @@ ODD_VALUES = [
 
 
 def odd_calls(value: object) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield each call with the value in place of one argument after the other.
+    """Yield each call several times, each time with the value in place of another argument.
 
     `hand_over`, backups, exports and streams are left out.
     """

@@ -1,4 +1,4 @@
-"""Session feed: each stored message once and in order, with interruptions of the follower."""
+"""Session feed: each stored message arrives once, in order, despite interruptions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -110,7 +110,7 @@ async def test_rewound_messages_are_reported(parts: Parts) -> None:
 
 
 async def test_streamed_text_of_a_stored_message_is_not_repeated(parts: Parts) -> None:
-    """A slow follower gets the words of a reply once: as the message."""
+    """A slow follower gets the text of a reply once, as the message."""
     session = await parts.service.create_session()
     async with parts.service.follow_session(session) as slow:
         await parts.service.send_message(session, "hi")

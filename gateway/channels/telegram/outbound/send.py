@@ -184,7 +184,7 @@ class TelegramSender:
             number,
             replace_lone_surrogates(part.text),
             entities=_entities(part),
-            # Telegram shows a button Stop, which sends an update: Bot API 10.3.
+            # Telegram shows a Stop button, which sends an update: Bot API 10.3.
             api_kwargs={**thread_parameters(route), "can_stop": True},
         )
         try:

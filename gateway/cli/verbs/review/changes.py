@@ -108,5 +108,5 @@ def _file(section: list[bytes]) -> ChangedFile:
 
 def _text(name: bytes) -> str:
     # Git marks the end of a name that contains spaces with a tab. It quotes names with control
-    # characters, which no finding can name.
+    # characters; findings cannot refer to such files.
     return name.removesuffix(b"\t").decode("utf-8", "surrogateescape")

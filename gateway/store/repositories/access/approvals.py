@@ -118,7 +118,9 @@ def standing_trust(
 def _common_grant(
     tx: Transaction, wish: ApprovalKey, hashes: Iterable[str]
 ) -> tuple[str, str] | None:
-    """If there is a grant for each hash, return session and giver of the first one."""
+    """If there is a grant for each hash, return the session of the first one and the person who
+    gave it.
+    """
     common = [grants.find_grant(tx, wish.asker, wish.session, hash_) for hash_ in hashes]
     return None if None in common else next(iter(common), None)
 

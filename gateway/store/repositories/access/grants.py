@@ -60,7 +60,7 @@ def put_grant(tx: Transaction, question: ApprovalPrompt, session: str, by: str, 
             for fingerprint, prefix in prefix_fingerprints(request, root).items()
         }
     elif question.scope == "recipient" and request.recipient is not None:
-        # In every folder.
+        # Without a folder, the grant applies in every folder.
         titles = {
             recipient_fingerprint(request) or "": f"private data for the MCP server"
             f" {request.recipient.server}"
@@ -134,7 +134,7 @@ def _put(tx: Transaction, grant: Grant, grant_hash: str) -> None:
 def find_grant(
     tx: Transaction, principal: str, session: str, grant_hash: str
 ) -> tuple[str, str] | None:
-    """Return session and giver of the grant that allows this call; None without one."""
+    """Return the session of the grant that allows this call and the person who gave it, if any."""
     rows = tx.all(
         f"{_SELECT} WHERE principal = ? AND session IN ('', ?) AND grant_hash = ? ORDER BY session",
         (principal, session, grant_hash),

@@ -1,4 +1,4 @@
-"""Awkward answers in one file each: their messages are valid for Telegram and lose no text."""
+"""Difficult answers, one per file: their messages are valid for Telegram and lose no text."""
 
 import json
 import re

@@ -59,7 +59,7 @@ async def test_form_is_shown_by_the_editor(setup: EditorSetup) -> None:
         assert "the MCP server stand asks" in message
         assert "Which one?" in message
         assert mode.requested_schema.properties["answer"].enum == ["red", "blue"]
-        # A free text, and a value that is not among the choices.
+        # Free text, and a value that is not among the choices.
         editor.elicited = {"action": "accept", "content": {"answer": "Ann"}}
         answer = await answer_of(setup, connection, question({"type": "string"}))
         assert answer == {"action": "accept", "content": {"value": "Ann"}}

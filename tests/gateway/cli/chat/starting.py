@@ -1,4 +1,4 @@
-"""Runs of `kore agent` in a folder, and trust in it."""
+"""Helpers that run `kore agent` in a folder and trust the folder."""
 
 import asyncio
 import json

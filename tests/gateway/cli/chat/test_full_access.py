@@ -130,7 +130,7 @@ async def test_model_and_audit_log_are_informed(
 
 
 async def test_full_access_ends_with_the_run(terminal: Terminal, model_server: ModelServer) -> None:
-    """Neither the session nor the data remembers it: the next run asks again."""
+    """Full access is not stored, neither in the session nor elsewhere: the next run asks again."""
     model_server.script(*commands("rm -f x"), "done")
     assert (await terminal.run("--full-access"))[0] == 0
     model_server.script(*commands("rm -rf /nowhere-at-all"), "done")
@@ -210,7 +210,9 @@ async def test_running_kore_keeps_its_rules(terminal: Terminal, model_server: Mo
 async def test_project_and_environment_cannot_grant_full_access(
     terminal: Terminal, model_server: ModelServer
 ) -> None:
-    """A repository tries every way; attempts that are not settings are rejected or ignored."""
+    """A repository tries every way to grant it; attempts that are not settings are rejected or
+    ignored.
+    """
     config = {"security": {"full_access": True}}
     (terminal.work / "config.json").write_text(json.dumps(config))
     (terminal.work / ".env").write_text(

@@ -73,7 +73,7 @@ async def test_time_of_a_session_is_saved_while_it_runs(place: Place) -> None:
             task = asyncio.create_task(work.run(asyncio.Event()))
             while progress_file.read().worked_s == 0:
                 await asyncio.sleep(0)
-            # The record as a kill leaves it: on its lane, with the time so far.
+            # The progress record after a kill: with its lane and the time so far.
             progress = progress_file.read()
             task.cancel()
             await asyncio.wait({task})
@@ -159,7 +159,7 @@ async def test_killed_team_does_not_run_during_the_next_session(place: Place) ->
     code, err = await place.run("--auto-continue", "--team", "general")
     assert code == 0, err
     assert "all 3 features pass, after 2 sessions" in err
-    # Two that were killed, and each feature once.
+    # Two killed sessions, and one session for each feature.
     assert sum(message.startswith("Build: ") for message in place.first_messages()) == 5
 
 

@@ -16,7 +16,7 @@ COMMAND = "pwd && git status --short main.py && cat ../shared.py"
 
 @pytest.fixture
 def part(place: Place) -> Path:
-    """Return a folder of a repository with instructions in both."""
+    """Return a folder in a repository; both contain instructions."""
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=place.work, check=True)
     folder = place.work / "packages" / "api"
     folder.mkdir(parents=True)

@@ -24,7 +24,7 @@ from textual.widgets import Input, TextArea
 from gateway.cli.tui.feed import Feed
 
 FOLDER = Path(__file__).parent / "snapshots"
-# Reached only by a screen that differs; a matching one may appear late on a busy machine.
+# Only a screen that differs waits this long; on a busy machine, a matching screen may appear late.
 _DEADLINE_S = 60
 _SAME = 12
 _PREFIX = "kore-picture-"

@@ -44,7 +44,7 @@ def test_bash_offers_valid_words(script: str, line: list[str], offered: list[str
     assert (result.stderr, result.stdout.split()) == ("", offered)
 
 
-def test_zsh_gets_the_same_words_and_fish_their_descriptions(tmp_path: Path, script: str) -> None:
+def test_zsh_and_fish_get_the_same_words_and_fish_descriptions(tmp_path: Path, script: str) -> None:
     assert kore("completion", "zsh", home=tmp_path).stdout.endswith(script)
     lines = kore("completion", "fish", home=tmp_path).stdout.splitlines()
     start = "complete -c kore -n '__fish_use_subcommand' -f -a reload -d "

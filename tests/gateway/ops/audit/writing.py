@@ -15,7 +15,7 @@ async def main(folder: Path, limit_bytes: int) -> None:
     while True:
         await asyncio.gather(*(log.record(entry(f"{n}-{i}")) for i in range(3)))
         n += 1
-        # Report the number only after the entries are acknowledged as on disk.
+        # Report the number only after the entries are acknowledged.
         print(3 * n, flush=True)
 
 

@@ -127,7 +127,7 @@ async def test_run_in_a_container_leaves_a_trajectory(
     failed = first["observation"]["results"][1]
     assert failed["extra"]["is_error"]
     assert "does not exist" in failed["content"]
-    # The reply that was cut off and requested again is not in it.
+    # The trajectory omits the reply that was cut off and requested again.
     assert second["message"] == "Now run."
     assert second["observation"]["results"][0]["content"].startswith("hi")
     assert last["message"] == "All done."

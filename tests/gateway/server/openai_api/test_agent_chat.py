@@ -57,7 +57,7 @@ async def test_chat_completion(server: Served) -> None:
 
 
 async def test_tools_of_a_client_are_left_unused(server: Served) -> None:
-    """Open WebUI sends some with every message."""
+    """Open WebUI sends tools with every message."""
     tools: Any = [{"type": "function", "function": {"name": "search_notes", "parameters": {}}}]
     async with client_of(server) as client:
         create = client.chat.completions.create

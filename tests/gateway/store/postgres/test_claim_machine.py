@@ -136,7 +136,7 @@ class ClaimMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.workers)
     @rule(data=st.data(), at_once=st.booleans())
     def a_worker_is_declared_dead(self, data: st.DataObject, at_once: bool) -> None:
-        """Recover its turns at once, or not yet, like an owner that is starting."""
+        """Recover its turns at once, or later, like an owner that is starting."""
         worker = data.draw(st.sampled_from(self.workers))
         if at_once:
             self.front(_end_and_recover, worker.worker)

@@ -1,4 +1,4 @@
-"""Moving a whole Kore between the engines: every row arrives, and the copy continues."""
+"""Copying all data between the engines: every row arrives, and Kore continues with the copy."""
 
 import json
 from pathlib import Path

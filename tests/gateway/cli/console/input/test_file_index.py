@@ -1,4 +1,4 @@
-"""Files are found by a few characters, and withheld files are not offered."""
+"""Fuzzy search for files, without ignored and blocked files."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
