@@ -112,6 +112,7 @@ COUNTERPARTS = {
     "vLLM": Counterpart(_MODELS, speaks="OpenAI's chat completions"),
     "acpx": Counterpart(_CLIENTS, "acpx"),
     "openai": Counterpart(_CLIENTS, library="openai"),
+    "PostgreSQL": Counterpart(_SERVICES, "psql", ("--version",)),
     "nats-server": Counterpart(_SERVICES, "nats-server", ("--version",)),
     "Telegram": Counterpart("Chat platforms", speaks="Bot API 10"),
 }

@@ -50,9 +50,11 @@ class McpServerSettings:
     """A server to start (`command`) or to connect to (`url`).
 
     A started server runs in the command sandbox: it sees the programs of this machine, a home
-    folder of its own, and `folder`, which it may change unless `read_only`; it reaches the hosts of
-    `network`. Without `folder` the first folder among its arguments is used, if any. If a third
-    party has written the arguments, `reach` limits the paths that they can open.
+    folder of its own, and `folder`, which it may change unless `read_only`. It reaches the entries
+    of `network`: public hosts ("example.org"), and with a port also this machine and private
+    networks ("127.0.0.1:8123", "nas.local:*", "10.0.0.0/8:5432", "unix:/run/x.sock"). Without
+    `folder` the first folder among its arguments is used, if any. If a third party has written the
+    arguments, `reach` limits the paths that they can open.
 
     `is_sse` selects the old SSE transport for a `url`. `tools` and `without_tools` are patterns
     that select tools; tools that match `allow` run without approval. `is_private` marks results as

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -258,11 +259,43 @@ class OwnServices:
         May block.
         """
         if service.path is None:
-            is_own = service.port in {*self.ports, *self.find_ports(), *_own_ports()}
+            is_own = service.port in self._all_ports()
         else:
             real, paths = service.path.resolve(), (*self.paths, *_own_paths())
             is_own = any(real.is_relative_to(path.resolve()) for path in paths)
-        return f"{service} belongs to Kore itself, which no command can reach." if is_own else None
+        return _objection(str(service)) if is_own else None
+
+    def objection_at(self, where: str, address: str, port: int) -> str | None:
+        """Like `objection`, for a port of any address, which people know as `where`.
+
+        May block.
+        """
+        is_own = is_of_this_machine(address) and port in self._all_ports()
+        return _objection(where) if is_own else None
+
+    def _all_ports(self) -> set[int]:
+        return {*self.ports, *self.find_ports(), *_own_ports()}
+
+
+def _objection(where: str) -> str:
+    return f"{where} belongs to Kore itself, which no command can reach."
+
+
+def is_of_this_machine(text: str) -> bool:
+    """Return whether an address leads to this machine, in doubt True."""
+    address = ip_address(text)
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_loopback or address.is_unspecified:
+        return True
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent. Only to itself a machine sends from the address of the destination.
+            probe.connect((str(address), _LAST_PORT))
+            source: str = probe.getsockname()[0]
+    except OSError:
+        return True
+    return source == str(address)
 
 
 def _own_ports() -> frozenset[int]:

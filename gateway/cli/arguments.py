@@ -542,7 +542,12 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--folder", metavar="FOLDER", help="the folder it may use")
     add("--read-only", action="store_true", help="it may only read that folder")
-    add("--network", action="append", metavar="HOST", help='a host it may reach, or "none"')
+    add(
+        "--network",
+        action="append",
+        metavar="HOST",
+        help='a host it may reach, a target such as nas.local:5432 or unix:/PATH, or "none"',
+    )
     add("--allow", action="append", default=[], metavar="TOOL", help="runs without asking")
     add("--sse", action="store_true", help="the URL uses the old SSE transport")
     add("target", nargs="+", metavar="TARGET", help="a URL, or a command to start")

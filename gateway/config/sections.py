@@ -17,7 +17,6 @@ from agent.security.policy.base import PermissionMode
 from agent.types import ReasoningEffort
 from gateway.config.setting import Setting
 from gateway.config.value_types import (
-    AnyHostName,
     Audience,
     BusUrl,
     FileAddress,
@@ -32,6 +31,7 @@ from gateway.config.value_types import (
     ListenText,
     LocalServiceText,
     Names,
+    NetworkEntry,
     Number,
     Pattern,
     Principal,
@@ -858,7 +858,7 @@ class McpServer(Section):
     enabled: Flag = True
     folder: Folder | None = None
     read_only: Flag = False
-    network: tuple[AnyHostName, ...] = ("*",)
+    network: tuple[NetworkEntry, ...] = ("*",)
     tools: tuple[Word, ...] = ("*",)
     without_tools: tuple[Word, ...] = ()
     allow: tuple[Word, ...] = ()

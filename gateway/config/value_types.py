@@ -288,8 +288,20 @@ def _local_service(text: str) -> str:
         raise ValueError("the path of the socket itself, or one through links of root") from exc
 
 
-def _any_host(text: str) -> str:
-    return text if text == "*" else _host(text)
+def _network_entry(text: str) -> str:
+    # Imported here, because every process reads the settings, and few name hosts.
+    from agent.security.network.targets import parse_entry
+
+    try:
+        entry = parse_entry(text)
+        return str(entry.resolved() if isinstance(entry, LocalService) else entry)
+    except ValueError as exc:
+        raise ValueError(
+            t(
+                "a host such as example.org or *, each port of this machine such as "
+                "127.0.0.1:8123, or nas.local:5432, nas.local:*, 10.0.0.0/8:5432 or unix:/PATH"
+            )
+        ) from exc
 
 
 Folder = Annotated[str, AfterValidator(_folder)]
@@ -300,4 +312,4 @@ HostName = Annotated[str, AfterValidator(_host)]
 
 LocalServiceText = Annotated[str, AfterValidator(_local_service)]
 
-AnyHostName = Annotated[str, AfterValidator(_any_host)]
+NetworkEntry = Annotated[str, AfterValidator(_network_entry)]

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -13,9 +13,13 @@ from agent.security.network.proxy_connection import (
     ProxyConnection,
     ProxySession,
     Record,
+    ignore_failure,
 )
+from agent.security.network.service_connection import reset
 from agent.security.network.socket_supervisor import SocketSupervisor
-from agent.security.sandbox.netns_listener import PROXY, SUPERVISOR
+from agent.security.network.target_listener import TargetListener
+from agent.security.network.targets import placeholder_addresses
+from agent.security.sandbox.netns_listener import PROXY, SUPERVISOR, TARGETS
 
 TOKEN_BYTES = 32
 BACKLOG = 128
@@ -23,6 +27,8 @@ BACKLOG = 128
 _MAX_LISTENERS = 253
 # These names mean the command's own network, unless a person has granted a service of the host.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+# Connections to a listener lead to a service, to targets or, with None, to the proxy.
+Purpose = LocalService | TargetListener | None
 
 
 class EgressProxy:
@@ -32,20 +38,33 @@ class EgressProxy:
     results. The proxy is closed completely when the `open` context ends.
     """
 
-    def __init__(self, grant: EgressGrant, record: Record) -> None:
-        self.session = ProxySession(grant, record)
+    def __init__(
+        self,
+        grant: EgressGrant,
+        record: Record,
+        report_failure: Callable[[str, str], None] = ignore_failure,
+    ) -> None:
+        self.session = ProxySession(grant, record, report_failure=report_failure)
         self._token = b""
         self._password = ""
         self._sockets: list[socket.socket] = []
         self._supervisor: SocketSupervisor | None = None
         self._loop = asyncio.get_running_loop()
-        self._listeners: asyncio.Queue[tuple[socket.socket, LocalService | None]] = asyncio.Queue()
+        self._listeners: asyncio.Queue[tuple[socket.socket, Purpose]] = asyncio.Queue()
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, grant: EgressGrant, record: Record) -> AsyncIterator["EgressProxy"]:
-        """Run a proxy while the context is open."""
-        proxy = cls(grant, record)
+    async def open(
+        cls,
+        grant: EgressGrant,
+        record: Record,
+        report_failure: Callable[[str, str], None] = ignore_failure,
+    ) -> AsyncIterator["EgressProxy"]:
+        """Run a proxy while the context is open.
+
+        `report_failure` gets each allowed address at which nothing answers, and the reason.
+        """
+        proxy = cls(grant, record, report_failure)
         serving = asyncio.create_task(proxy._serve(), name="proxy")
         try:
             yield proxy
@@ -66,11 +85,20 @@ class EgressProxy:
     def services(self) -> tuple[LocalService, ...]:
         return self.session.grant.services
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(map(str, self.session.grant.targets))
+
+    @property
+    def host_addresses(self) -> Mapping[str, str]:
+        return placeholder_addresses(self.session.grant.targets)
+
     def channel(self) -> tuple[int, str, tuple[str, ...]]:
         """Open an inheritable Unix socket over which the sandbox sends its listeners.
 
-        Returns the socket, the password for the proxy ('' without hosts), and the names of the
-        command's own network, which programs reach without the proxy; the caller closes the socket.
+        Returns the socket, the password for the proxy ('' without hosts), and the names that
+        programs reach without the proxy: those of the command's own network and the targets. The
+        caller closes the socket.
         The socket has no name, and the listeners are in another network namespace: only programs of
         the same conversation can connect, and only the command knows the password.
         """
@@ -79,8 +107,10 @@ class EgressProxy:
         ours.setblocking(False)
         self._sockets.append(ours)
         self._loop.add_reader(ours, self._receive, ours)
-        own = tuple(name for name in LOOPBACK_NAMES if name not in self.session.grant.hosts)
-        return theirs.detach(), self._password, own
+        grant = self.session.grant
+        own = [name for name in LOOPBACK_NAMES if name not in grant.hosts]
+        own += [target.place for target in grant.targets if target.is_single]
+        return theirs.detach(), self._password, tuple(dict.fromkeys(own))
 
     def listener(self) -> tuple[int, bytes]:
         """Open a port of 127.0.0.1; each connection must begin with the returned token."""
@@ -93,32 +123,39 @@ class EgressProxy:
         self._loop.remove_reader(channel)
         with suppress(OSError):
             places, descriptors, _, _ = socket.recv_fds(channel, _MAX_LISTENERS, _MAX_LISTENERS)
+            supervisor, target_listener = None, None
             for place, descriptor in zip(places, descriptors, strict=True):
                 if place == SUPERVISOR:
-                    self._supervisor = SocketSupervisor(descriptor, self.session)
+                    supervisor = descriptor
+                    continue
+                listener = socket.socket(fileno=descriptor)
+                if place == TARGETS:
+                    target_listener = TargetListener(listener, self.session.grant.targets)
+                    self._use(listener, target_listener)
                 else:
-                    service = None if place == PROXY else self.services[place - 1]
-                    self._use(socket.socket(fileno=descriptor), service)
+                    self._use(listener, None if place == PROXY else self.services[place - 1])
+            if supervisor is not None:
+                self._supervisor = SocketSupervisor(supervisor, self.session, target_listener)
 
-    def _use(self, listener: socket.socket, service: LocalService | None = None) -> None:
+    def _use(self, listener: socket.socket, purpose: Purpose = None) -> None:
         listener.setblocking(False)
         self._sockets.append(listener)
-        self._listeners.put_nowait((listener, service))
+        self._listeners.put_nowait((listener, purpose))
 
     async def _serve(self) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._accept(*await self._listeners.get()))
 
-    async def _accept(self, listener: socket.socket, service: LocalService | None) -> None:
-        """Serve the connections to a listener: to a service, or to the proxy."""
+    async def _accept(self, listener: socket.socket, purpose: Purpose) -> None:
+        """Serve the connections to a listener."""
         bounds = self.session.grant.limits
         free = asyncio.Semaphore(bounds.max_concurrent)
         async with asyncio.TaskGroup() as group:
             for _ in range(bounds.max_connections):
                 await free.acquire()
                 accepted, _ = await self._loop.sock_accept(listener)
-                task = group.create_task(self._attend(accepted, service))
+                task = group.create_task(self._attend(accepted, purpose))
                 task.add_done_callback(partial(self._release, accepted, free))
             # The kernel refuses new connections from now on.
             self._sockets.remove(listener)
@@ -128,16 +165,20 @@ class EgressProxy:
         accepted.close()  # otherwise leaked by a task that was cancelled before it began
         free.release()
 
-    async def _attend(self, accepted: socket.socket, service: LocalService | None) -> None:
+    async def _attend(self, accepted: socket.socket, purpose: Purpose) -> None:
         limit = self.session.grant.limits.head_bytes
         reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
         # With this limit, `drain` waits until all data is sent, so that closing never waits.
         writer.transport.set_write_buffer_limits(0)
         connection = ProxyConnection(self.session, reader, writer)
         try:
-            if service is None:
+            if purpose is None:
                 await connection.serve(self._token, self._password)
+            elif isinstance(purpose, LocalService):
+                await connection.serve_service(purpose)
+            elif destination := await purpose.destination_from(accepted.getpeername()[1]):
+                await connection.serve_target(destination)
             else:
-                await connection.serve_service(service)
+                reset(writer)
         finally:
             writer.transport.abort()

@@ -1,7 +1,7 @@
 """Connection to Kore's proxy: authentication, permission, and data in both directions.
 
-A name is resolved here, once; the connection goes to the address that was checked, which is public.
-The decision is recorded before the connection is made.
+A name is resolved here, once; the connection goes to the address that was checked, which is public
+unless it belongs to a target. The decision is recorded before the connection is made.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import base64
 import hmac
 import logging
 import re
+import socket
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -18,8 +19,9 @@ from urllib.parse import urlsplit
 
 from agent.errors import KoreError, ToolError
 from agent.records import frozen
-from agent.security.local_services import LocalService, OwnServices
+from agent.security.local_services import LocalService, OwnServices, is_of_this_machine
 from agent.security.network.service_connection import Streams, open_service, relay, reset
+from agent.security.network.targets import NetworkTarget, address_of, is_special
 from agent.security.network.urls import Allow, host_name, is_public, resolve_public
 from agent.security.policy.roles import in_hosts
 from agent.security.sandbox.landlock.connect_broker import PASSED_ON
@@ -47,6 +49,10 @@ class ProxyRefusal(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
+
+
+class _UnreachableError(ConnectionError):
+    """Error for an allowed address at which nothing answers."""
 
 
 @frozen
@@ -149,9 +155,17 @@ def _authority(text: str, default: int | None) -> ProxyRequest:
         raise ProxyRefusal(400, "the address contains no host name") from exc
 
 
+def _is_elsewhere(text: str) -> bool:
+    """Return whether an address is one of an ordinary other machine. May block."""
+    address = address_of(text)
+    return address is not None and not is_special(address) and not is_of_this_machine(text)
+
+
 PORTS = (80, 443)
 _ADDRESSES = 4
 _CHUNK_BYTES = 65_536
+# Hosts that are kept in memory for a command.
+_MAX_NAMED = 1_000
 
 
 @frozen
@@ -173,11 +187,24 @@ class ProxyLimits:
     linger_s: float = 1
 
 
+# Return the addresses of a name. Raises `OSError`.
+Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
+
+
+async def resolve(host: str, port: int) -> tuple[str, ...]:
+    """Look up the addresses of a host. Raises `OSError`."""
+    loop = asyncio.get_running_loop()
+    records = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(record[4][0]) for record in records))
+
+
 @frozen
 class EgressGrant:
-    """Hosts (`*.example.org` for subdomains) and ports to reach; `allow` is for tests.
+    """Hosts (`*.example.org` for subdomains) and ports to reach.
 
-    `services` are the local services to reach, none of which may be one of Kore's `own`.
+    `allow`, and `resolve` for the names of targets, are for tests.
+    `services` are the local services and `targets` the hosts and addresses with a port to reach,
+    none of which may be one of Kore's `own`.
     """
 
     hosts: tuple[str, ...]
@@ -186,6 +213,12 @@ class EgressGrant:
     limits: ProxyLimits = field(default_factory=ProxyLimits)
     services: tuple[LocalService, ...] = ()
     own: OwnServices = field(default_factory=OwnServices)
+    targets: tuple[NetworkTarget, ...] = ()
+    resolve: Resolve = resolve
+
+    def is_target(self, host: str, port: int) -> bool:
+        """Return whether a name or an address belongs to a target."""
+        return any(target.covers(host, port) for target in self.targets)
 
     def socket_at(self, path: Path) -> LocalService | None:
         """Return the service whose Unix socket has this path, or None."""
@@ -195,6 +228,10 @@ class EgressGrant:
 # "host:port", whether the connection is allowed, and the reason. A `KoreError` prevents the
 # connection.
 Record = Callable[[str, bool, str], Awaitable[None]]
+
+
+def ignore_failure(where: str, reason: str) -> None:
+    """Do nothing."""
 
 
 @dataclass(slots=True)
@@ -207,6 +244,17 @@ class ProxySession:
     reason_by_refused_host: dict[str, str] = field(default_factory=dict)
     refusal_count: int = 0
     bytes: int = 0
+    report_failure: Callable[[str, str], None] = ignore_failure
+
+    def note_failure(self, where: str, reason: str) -> None:
+        """Note that nothing answers at an allowed address."""
+        self._keep_reason(where, reason)
+        self.report_failure(where, reason)
+
+    def _keep_reason(self, where: str, reason: str) -> None:
+        # A server may run for weeks.
+        if len(self.reason_by_refused_host) < _MAX_NAMED:
+            self.reason_by_refused_host[where] = reason
 
     async def record_host(self, where: str, reason: str) -> None:
         """Record a connection. Raises `ProxyRefusal` if it cannot be recorded."""
@@ -214,11 +262,12 @@ class ProxySession:
             await self.record(where, True, reason)
         except KoreError as exc:
             raise ProxyRefusal(503, "the connection could not be recorded") from exc
-        self.reached_hosts.add(where)
+        if len(self.reached_hosts) < _MAX_NAMED:
+            self.reached_hosts.add(where)
 
     async def record_refusal(self, where: str, refusal: ProxyRefusal) -> None:
         self.refusal_count += 1
-        self.reason_by_refused_host[where] = str(refusal)
+        self._keep_reason(where, str(refusal))
         last = self.refusal_count == self.grant.limits.max_refusals
         more = "; further requests are ignored" if last else ""
         try:
@@ -270,10 +319,18 @@ class ProxyConnection:
                 return
             addresses = await self._check_target(request)
             await self._usage.record_host(where, f"{where} is one of the hosts (exec-hosts)")
-            async with self._open_target(request, addresses) as (reader, writer):
-                await self._pass_on(request, reader, writer)
+            async with self._open_target(request, addresses) as streams:
+                if request.head is None and self._grant.is_target(request.host, request.port):
+                    await self._send(self._writer, PASSED_ON)
+                    await relay((self._reader, self._writer), streams)
+                else:
+                    await self._pass_on(request, *streams)
         except ProxyRefusal as exc:
             await self._refuse(where, exc)
+        except _UnreachableError as exc:
+            self._usage.note_failure(where, str(exc))
+            with suppress(OSError):
+                await self._say(502, f"{where} does not answer")
         except (OSError, asyncio.IncompleteReadError):
             return  # the program or its peer is gone, or was silent
 
@@ -286,7 +343,22 @@ class ProxyConnection:
             await self._usage.record_refusal(str(service), exc)
             reset(self._writer)
         except ConnectionError as exc:
-            self._usage.reason_by_refused_host[str(service)] = str(exc)
+            self._usage.note_failure(str(service), str(exc))
+            reset(self._writer)
+
+    async def serve_target(self, destination: ProxyRequest) -> None:
+        """Connect the program with its destination until both sides close the connection."""
+        where = str(destination)
+        try:
+            addresses = await self._check_target(destination)
+            await self._usage.record_host(where, f"{where} is one of the targets (network)")
+            async with self._open_target(destination, addresses) as streams:
+                await relay((self._reader, self._writer), streams)
+        except ProxyRefusal as exc:
+            await self._usage.record_refusal(where, exc)
+            reset(self._writer)
+        except _UnreachableError as exc:
+            self._usage.note_failure(where, str(exc))
             reset(self._writer)
 
     async def _pass_to_service(self, request: ProxyRequest, service: LocalService) -> None:
@@ -299,7 +371,7 @@ class ProxyConnection:
                 await self._send(self._writer, PASSED_ON)
                 await relay((self._reader, self._writer), streams)
         except ConnectionError as exc:
-            self._usage.reason_by_refused_host[str(service)] = str(exc)
+            self._usage.note_failure(str(service), str(exc))
             await self._say(502, str(exc))
 
     def _find_service(self, request: ProxyRequest) -> LocalService | None:
@@ -338,8 +410,10 @@ class ProxyConnection:
 
     async def _check_target(self, request: ProxyRequest) -> tuple[str, ...]:
         """Return the addresses to connect to. Raises `ProxyRefusal`."""
+        if self._grant.is_target(request.host, request.port):
+            return await self._target_addresses(request)
         if not in_hosts(request.host, self._grant.hosts):
-            hosts = ", ".join(self._grant.hosts)
+            hosts = ", ".join((*self._grant.hosts, *map(str, self._grant.targets)))
             raise ProxyRefusal(
                 403, f"{request.host} is not one of the hosts that commands may reach: {hosts}"
             )
@@ -353,6 +427,37 @@ class ProxyConnection:
             raise ProxyRefusal(504, f"{request.host} was not resolved in time") from exc
         except ToolError as exc:
             raise ProxyRefusal(403, str(exc)) from exc
+
+    async def _target_addresses(self, request: ProxyRequest) -> tuple[str, ...]:
+        """Return the addresses of a target. Raises `ProxyRefusal`.
+
+        A name leads to other machines only: whoever controls it could choose any address.
+        """
+        if address_of(request.host) is not None:
+            objection = await asyncio.to_thread(
+                self._grant.own.objection_at, str(request), request.host, request.port
+            )
+            if objection is not None:
+                raise ProxyRefusal(403, objection)
+            return (request.host,)
+        addresses = await self._resolve(request)
+        allowed = await asyncio.to_thread(lambda: tuple(filter(_is_elsewhere, addresses)))
+        if not allowed:
+            raise ProxyRefusal(
+                403,
+                f"{request.host} leads to this machine or to a special address"
+                f" ({', '.join(addresses)}), which must be named itself",
+            )
+        return allowed
+
+    async def _resolve(self, request: ProxyRequest) -> tuple[str, ...]:
+        try:
+            async with asyncio.timeout(self._bounds.connect_s):
+                return await self._grant.resolve(request.host, request.port)
+        except TimeoutError as exc:
+            raise ProxyRefusal(504, f"{request.host} was not resolved in time") from exc
+        except (OSError, UnicodeError) as exc:
+            raise ProxyRefusal(403, f"{request.host} cannot be found") from exc
 
     @asynccontextmanager
     async def _open_target(
@@ -375,8 +480,7 @@ class ProxyConnection:
                         return await asyncio.open_connection(
                             address, request.port, limit=_CHUNK_BYTES
                         )
-        await self._say(502, f"{request} does not answer")
-        raise ConnectionError
+        raise _UnreachableError(f"nothing answers at {request}")
 
     async def _pass_on(
         self, request: ProxyRequest, reader: StreamReader, writer: StreamWriter

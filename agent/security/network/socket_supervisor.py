@@ -1,9 +1,9 @@
-"""Supervisor of the sockets of a command that may reach Unix sockets of this machine.
+"""Supervisor of the sockets of a command that may reach Unix sockets or targets.
 
 A filter intercepts `connect` and `bind` (seccomp_unotify(2)). Kore makes the call itself, on a
 duplicate of the command's socket, so a command gains nothing by replacing the socket or the address
-after the check. A Unix socket may only connect to a granted service, and is never bound; other
-sockets belong to the command's own network, where Kore changes nothing.
+after the check. A Unix socket may only connect to a granted service, and is never bound. Other
+sockets belong to the command's own network; a connection to a target goes to Kore's listener there.
 """
 
 import asyncio
@@ -21,7 +21,9 @@ from typing import Any, TypeVar
 
 from agent.records import frozen
 from agent.security.local_services import LocalService, ReplacedSocketError
-from agent.security.network.proxy_connection import ProxyRefusal, ProxySession
+from agent.security.network.proxy_connection import ProxyRefusal, ProxyRequest, ProxySession
+from agent.security.network.target_listener import TargetListener
+from agent.security.network.targets import address_of
 from agent.security.sandbox.landlock.call_broker import (
     ANSWER,
     NOTICE,
@@ -38,6 +40,11 @@ _CONNECT_TIMEOUT_S = 30
 _FAMILY = struct.Struct("<H")
 # Offsets in struct sockaddr_in, sockaddr_in6 and sockaddr_nl.
 _PORT, _NETLINK_GROUPS = slice(2, 4), slice(8, 12)
+_HOST_4, _HOST_6 = slice(4, 8), slice(8, 24)
+# The kernel accepts an IPv6 address without its scope.
+_SIZE_4, _SIZE_6 = 16, 24
+# Type without SOCK_NONBLOCK and SOCK_CLOEXEC.
+_TYPE_MASK = 0xF
 _FIRST_FREE_PORT = 1024
 _TIMEOUT = struct.Struct("ll")  # struct timeval
 
@@ -58,9 +65,12 @@ class _SocketCall:
 class SocketSupervisor:
     """Supervisor that makes the calls arriving at `listener`, which it closes at the end."""
 
-    def __init__(self, listener: int, session: ProxySession) -> None:
+    def __init__(
+        self, listener: int, session: ProxySession, targets: TargetListener | None = None
+    ) -> None:
         self._listener = listener
         self._session = session
+        self._targets = targets
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(_MAX_THREADS, "supervised socket")
         self._names = call_numbers(SUPERVISED_SOCKETS)
@@ -113,8 +123,7 @@ class SocketSupervisor:
         try:
             if call.socket.family != socket.AF_UNIX:
                 _refuse_privileged(call)
-                function = _libc.bind if call.name == "bind" else _libc.connect
-                await self._in_thread(_invoke, function, call.socket, call.address)
+                await self._make_in_network(call)
             elif call.name == "bind":
                 raise PermissionError(errno.EPERM, "Unix sockets are not bound")
             else:
@@ -122,6 +131,33 @@ class SocketSupervisor:
         finally:
             self._open.discard(call.socket)
             call.socket.close()
+
+    async def _make_in_network(self, call: _SocketCall) -> None:
+        """Make the call in the command's own network. Raises `OSError`."""
+        if call.name == "bind":
+            await self._in_thread(_invoke, _libc.bind, call.socket, call.address)
+            return
+        destination = self._destination_of(call)
+        if self._targets is None or destination is None:
+            await self._in_thread(_invoke, _libc.connect, call.socket, call.address)
+            return
+        address = _pack_address(call.socket.family, *self._targets.address)
+        try:
+            await self._in_thread(_invoke, _libc.connect, call.socket, address)
+        except BlockingIOError as exc:
+            if exc.errno == errno.EINPROGRESS:
+                self._targets.expect(call.socket.getsockname()[1], destination)
+            raise
+        self._targets.expect(call.socket.getsockname()[1], destination)
+
+    def _destination_of(self, call: _SocketCall) -> ProxyRequest | None:
+        """Return the target to which a TCP socket is to be connected, or None."""
+        is_stream = call.socket.type & _TYPE_MASK == socket.SOCK_STREAM
+        is_internet = call.socket.family in (socket.AF_INET, socket.AF_INET6)
+        if self._targets is None or not (is_stream and is_internet):
+            return None
+        place = _unpack_address(call.socket.family, call.address)
+        return None if place is None else self._targets.destination_at(*place)
 
     async def _reach(self, own: socket.socket, path: Path) -> None:
         """Connect a socket to the service at this real path, and record it. Raises `OSError`."""
@@ -145,6 +181,24 @@ class SocketSupervisor:
 
     async def _in_thread(self, work: Callable[..., T], *values: Any) -> T:
         return await self._loop.run_in_executor(self._threads, work, *values)
+
+
+def _unpack_address(family: int, data: bytes) -> tuple[str, int] | None:
+    """Return the host, an IPv4 address also for its IPv6 form, and the port of an address."""
+    is_ipv6 = family == socket.AF_INET6
+    host, size = (_HOST_6, _SIZE_6) if is_ipv6 else (_HOST_4, _SIZE_4)
+    if len(data) < size or _FAMILY.unpack_from(data)[0] != family:
+        return None
+    address = address_of(socket.inet_ntop(family, data[host]))
+    return str(address), int.from_bytes(data[_PORT], "big")
+
+
+def _pack_address(family: int, host: str, port: int) -> bytes:
+    """Return an address for the socket, the IPv6 form of an IPv4 address if necessary."""
+    start, number = _FAMILY.pack(family), port.to_bytes(2, "big")
+    if family == socket.AF_INET:
+        return start + number + socket.inet_aton(host) + bytes(8)
+    return start + number + bytes(4) + socket.inet_pton(family, f"::ffff:{host}") + bytes(4)
 
 
 def _refuse_privileged(call: _SocketCall) -> None:

@@ -30,8 +30,9 @@ def host_name(text: str) -> str:
     """
     below, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
     if ":" in name or name.replace(".", "").isdigit():
-        if below:
-            raise ValueError("an address has nothing below it")
+        # A zone (fe80::1%eth0) may contain anything.
+        if below or "%" in name:
+            raise ValueError("an address has nothing below it, and no zone")
         return str(ip_address(name.removeprefix("[").removesuffix("]")))
     plain = name.encode("idna").decode().lower().removesuffix(".")
     last = plain.rpartition(".")[2]

@@ -43,14 +43,19 @@ class EgressChannel(Protocol):
     `channel` returns a Unix socket to inherit, over which listeners in the command's network are
     passed to Kore, the password required in each request, and the names to reach without the proxy;
     the caller closes the socket. Without `has_hosts` there is no password, and the proxy needs no
-    listener; each of the `services` needs one. `listener` returns a port of 127.0.0.1 on the host,
-    and the token that each connection must start with.
+    listener; each of the `services` needs one, and all `targets`, written like `nas.local:5432`,
+    one together. `host_addresses` are the addresses of names inside the sandbox. `listener` returns
+    a port of 127.0.0.1 on the host, and the token that each connection must start with.
     """
 
     @property
     def has_hosts(self) -> bool: ...
     @property
     def services(self) -> tuple[LocalService, ...]: ...
+    @property
+    def targets(self) -> tuple[str, ...]: ...
+    @property
+    def host_addresses(self) -> Mapping[str, str]: ...
 
     def channel(self) -> tuple[int, str, tuple[str, ...]]: ...
     def listener(self) -> tuple[int, bytes]: ...
@@ -141,7 +146,7 @@ class SandboxCommand:
 
     @property
     def reaches_hosts(self) -> bool:
-        """True if it may reach hosts, not only local services."""
+        """True if it may reach hosts, not only local services and targets."""
         return self.egress is not None and self.egress.has_hosts
 
     @contextmanager

@@ -252,8 +252,11 @@ class Bubblewrap:
         if job.egress is not None:
             channel, password, direct_names = job.egress.channel()
             services = " ".join(map(str, job.egress.services))
-            code = supervise_only(SUPERVISED_SOCKETS).hex() if _unix_services(job) else ""
-            words = [str(setup.own(channel)), password, ",".join(direct_names), services, code]
+            targets = " ".join(job.egress.targets)
+            is_supervised = targets or _unix_services(job)
+            code = supervise_only(SUPERVISED_SOCKETS).hex() if is_supervised else ""
+            words = [str(setup.own(channel)), password, ",".join(direct_names)]
+            words += [services, targets, code]
             start = ["setsid", *self._listener_command(), *words, shell, job.command]
         if job.report is not None and is_bash(shell):
             start = job.report.wrapped(start, shell)
@@ -342,7 +345,7 @@ class Bubblewrap:
             _show(path, path, arguments)
         for name in environment.configuration():
             arguments += ["--ro-bind-try", name, name]
-        for name, data in {**self._account_files(), **job.git_defaults.files(_GIT)}.items():
+        for name, data in {**self._account_files(job), **job.git_defaults.files(_GIT)}.items():
             arguments += ["--ro-bind-data", str(setup.add_data(data)), name]
         arguments += ["--proc", "/proc", "--dev", "/dev"]
         for folder in (_SHARED_MEMORY, environment.TEMPORARY):
@@ -408,14 +411,18 @@ class Bubblewrap:
             elif path.is_dir():
                 setup.arguments += ["--tmpfs", str(path), "--remount-ro", str(path)]
 
-    def _account_files(self) -> dict[str, bytes]:
-        """Return account files that name only the IDs of the command."""
+    def _account_files(self, job: SandboxCommand) -> dict[str, bytes]:
+        """Return account files that name only the IDs of the command, and its names of hosts."""
         uid, gid = (USER,) * 2 if self.runs_as_root else (os.geteuid(), os.getegid())
+        hosts = {} if job.egress is None else job.egress.host_addresses
+        names = "".join(f"{address} {name}\n" for name, address in hosts.items())
         return {
             "/etc/passwd": f"kore:x:{uid}:{gid}::{_HOME}:/bin/sh\n".encode(),
             "/etc/group": f"kore:x:{gid}:\n".encode(),
             # Java and others look up the name of the machine.
-            "/etc/hosts": f"127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n".encode(),
+            "/etc/hosts": (
+                f"{names}127.0.0.1 localhost {os.uname().nodename}\n::1 localhost\n".encode()
+            ),
         }
 
     def _limit_script(self) -> str:

@@ -2,10 +2,11 @@
 
 If there is a password, the first listener accepts requests to the proxy, and the program sets the
 proxy variables with the password, which other commands in the same network do not know. The other
-listeners use the addresses of local services. With a FILTER, in hexadecimal, Kore makes the
-supervised calls. The text of this module runs as `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY
-SERVICES FILTER SHELL COMMAND` in the sandbox, and is then replaced by the command. SERVICES are
-written like `127.0.0.1:5432 unix:/run/x.sock`.
+listeners use the addresses of local services; if there are TARGETS, one more takes the connections
+to them. With a FILTER, in hexadecimal, Kore makes the supervised calls. The text of this module
+runs as `python -I -S -c TEXT CHANNEL PASSWORD NO_PROXY SERVICES TARGETS FILTER SHELL COMMAND` in
+the sandbox, and is then replaced by the command. SERVICES are written like
+`127.0.0.1:5432 unix:/run/x.sock`.
 """
 
 import _socket
@@ -14,6 +15,7 @@ import sys
 
 # Labels of the passed descriptors; other values are numbers of services.
 PROXY = 0
+TARGETS = 254
 SUPERVISOR = 255
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SOCKET_MODE = 0o140666
@@ -21,7 +23,7 @@ _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 
 
 def main() -> None:
-    number, password, direct_names, services, filter_code, shell, command = sys.argv[1:]
+    number, password, direct_names, services, targets, filter_code, shell, command = sys.argv[1:]
     channel = _socket.socket(fileno=int(number))
     listeners = _service_listeners(services.split())
     passed = []
@@ -33,6 +35,8 @@ def main() -> None:
             os.environ[name] = os.environ[name.upper()] = address
         os.environ["no_proxy"] = os.environ["NO_PROXY"] = direct_names
         listeners.append((PROXY, proxy))
+    if targets:
+        listeners.append((TARGETS, _listen("127.0.0.1", 0)))
     passed += [(place, listener.detach()) for place, listener in listeners]
     if filter_code:
         passed.append((SUPERVISOR, _supervise(bytes.fromhex(filter_code))))

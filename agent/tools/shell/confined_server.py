@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import (
@@ -23,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ToolError
+from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, check_folder
 from agent.security.files.private_folder import make_private_folder
 from agent.security.network.egress_proxy import EgressProxy
-from agent.security.network.proxy_connection import EgressGrant
-from agent.security.sandbox.base import SandboxCommand, ShowsFolders
+from agent.security.network.proxy_connection import EgressGrant, ProxyLimits
+from agent.security.network.targets import NetworkReach
+from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
@@ -99,6 +102,11 @@ class ServerLog:
 _STOP_TIMEOUT_S = 1.0
 # A server may run for weeks, so it is checked less often than a command.
 _POLL_INTERVAL_S = 5.0
+# The limits of a command would cut a server off in the end.
+_NETWORK_LIMITS = ProxyLimits(
+    max_connections=sys.maxsize, max_refusals=sys.maxsize, max_bytes=sys.maxsize
+)
+_MAX_NETWORK_ENTRIES = 100
 
 
 class TooMuchOutput(Exception):
@@ -114,8 +122,8 @@ class ServerCommand:
 
     It works in `folder`, which it may change unless `read_only`. `identity` is the folder's
     identity, if known. `home` is its /tmp and HOME, and persists across starts. It can also read
-    `shown_folders` and reach the hosts of `network`. `reach` exists for tests: the addresses that
-    `network` may lead to.
+    `shown_folders` and reach the entries of `network` (see `NetworkReach`). `reach` exists for
+    tests: the addresses that `network` may lead to.
     """
 
     argv: tuple[str, ...]
@@ -195,10 +203,12 @@ class ConfinedServer:
         async with AsyncExitStack() as stack:
             proxy = None
             sandbox = self._settings.sandbox or Unconfined()
-            network = command.network
-            if sandbox.confines and network and sandbox.supports_egress:
-                grant = EgressGrant(network, **command.reach)
-                proxy = await stack.enter_async_context(EgressProxy.open(grant, self._record))
+            grant = self._grant(command, sandbox)
+            if grant is not None:
+                record = _NetworkLog(self._log)
+                proxy = await stack.enter_async_context(
+                    EgressProxy.open(grant, record, record.report_failure)
+                )
             if isinstance(sandbox, ShowsFolders):
                 sandbox = sandbox.showing(command.shown_folders)
             job = await asyncio.to_thread(self._job, command, stdin, proxy)
@@ -232,6 +242,27 @@ class ConfinedServer:
                 running.cancel()
                 await asyncio.wait({running})
                 raise
+
+    def _grant(self, command: ServerCommand, sandbox: Sandbox) -> EgressGrant | None:
+        """Return what a server in a sandbox may reach. Raises `ToolError`."""
+        if not sandbox.confines or not command.network:
+            return None
+        try:
+            reach = NetworkReach.parse(command.network)
+        except ValueError as exc:
+            raise ToolError(f"The {self._title}: `network`: {exc}") from exc
+        if not sandbox.supports_egress:
+            for place in (*reach.services, *reach.targets):
+                raise ToolError(render_prompt("sandbox/no_targets", target=str(place)))
+            return None
+        limits = {"limits": _NETWORK_LIMITS, **command.reach}
+        return EgressGrant(
+            reach.hosts,
+            services=reach.services,
+            targets=reach.targets,
+            own=self._settings.own_services,
+            **limits,
+        )
 
     def _meter(
         self, command: ServerCommand, folder: Path
@@ -295,9 +326,28 @@ class ConfinedServer:
         )
         return mount_restrictions(self._settings, call)
 
-    async def _record(self, where: str, allowed: bool, reason: str) -> None:
-        if not allowed:
+
+class _NetworkLog:
+    """Record of the hosts that a server did not reach, each once, in its log."""
+
+    def __init__(self, log: ServerLog) -> None:
+        self._log = log
+        self._entries: set[tuple[str, str]] = set()
+
+    async def __call__(self, where: str, allowed: bool, reason: str) -> None:
+        if not allowed and self._add(where, reason):
             self._log.refuse(where, reason)
+
+    def report_failure(self, where: str, reason: str) -> None:
+        if self._add(where, reason):
+            self._log.write(f"[network: {where} not reached, {reason}]\n".encode())
+
+    def _add(self, where: str, reason: str) -> bool:
+        """Return whether this is new, and one of the first."""
+        is_new = (where, reason) not in self._entries and len(self._entries) < _MAX_NETWORK_ENTRIES
+        if is_new:
+            self._entries.add((where, reason))
+        return is_new
 
 
 async def _pipe_writer(fd: int) -> asyncio.StreamWriter:

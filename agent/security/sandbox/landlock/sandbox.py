@@ -114,6 +114,8 @@ class Landlock:
             raise ToolError(render_prompt("sandbox/locked", path=str(job.locked_paths[0])))
         if job.egress is not None and not self.supports_egress:
             raise ToolError(load_prompt("sandbox/no_way_out"))
+        for target in () if job.egress is None else job.egress.targets:
+            raise ToolError(render_prompt("sandbox/no_targets", target=target))
         for service in () if job.egress is None else job.egress.services:
             if service.path is not None:
                 raise ToolError(render_prompt("sandbox/no_unix", service=service))

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -20,6 +20,8 @@ from agent.mcp.listing import McpToolDefinition, ServerListing
 from agent.mcp.login_file import LoginOptions
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings
+from agent.security.network.targets import NetworkReach
+from agent.security.policy.roles import ANY
 from agent.settings import ToolSettings
 from agent.text.display_width import shortened
 from gateway.cli.folders import config_path, data_dir_of
@@ -30,7 +32,7 @@ from gateway.config.atomic_write import file_lock
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer
 from gateway.config.servers import login_key_variable, mcp_settings, plugin_servers, server_of
-from gateway.runtime.sandbox import choose_sandbox, fixed_files, off_limits
+from gateway.runtime.sandbox import choose_sandbox, fixed_files, off_limits, own_services
 from gateway.store.cipher import cipher_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -58,6 +60,7 @@ def open_servers(args: argparse.Namespace, settings: Settings, sandbox: Any = No
         blocked_paths=settings.security.blocked_paths,
         off_limits=off_limits(settings, home),
         fixed_files=fixed_files(settings),
+        own_services=own_services(settings, home),
     )
     logins = LoginOptions(args.crash.redactor.learn)
     plugins = InstalledPlugins(home.plugins)
@@ -73,7 +76,7 @@ def _plugin_servers(args: argparse.Namespace) -> dict[str, McpServer]:
 def _list(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     servers = open_servers(args, settings)
-    rows = []
+    rows: list[dict[str, Any]] = []
     of_plugins = _plugin_servers(args)
     for name, server in {**of_plugins, **settings.mcp_servers}.items():
         listing = servers.listing(name) if server.enabled else None
@@ -83,6 +86,7 @@ def _list(args: argparse.Namespace) -> int:
                 "server": server.url or " ".join([server.command or "", *server.args]),
                 "enabled": server.enabled,
                 "tools": None if listing is None else len(listing.tools),
+                "network": None if server.url else list(server.network),
                 "from": _source_of(settings, name) if name in settings.mcp_servers else "plugin",
             }
         )
@@ -95,12 +99,13 @@ def _list(args: argparse.Namespace) -> int:
         print(t("no MCP servers; `kore mcp add NAME URL` adds one"))
         return 0
     print_table(
-        ("name", "server", "tools"),
+        ("name", "server", "tools", "network"),
         [
             (
                 str(row["name"]),
                 _short(args.crash.redactor.clean(str(row["server"]))),
                 _state(row),
+                _reach(row["network"]),
             )
             for row in rows
         ],
@@ -112,6 +117,31 @@ def _state(row: dict[str, Any]) -> str:
     if not row["enabled"]:
         return t("disabled")
     return t("not started yet") if row["tools"] is None else str(row["tools"])
+
+
+def _reach(network: Sequence[str] | None) -> str:
+    """Return the hosts and targets of a started server in words."""
+    if network is None:
+        return ""
+    hosts = [t("public hosts") if entry == ANY else entry for entry in network]
+    return ", ".join(hosts) or t("none")
+
+
+def _show_targets(network: Sequence[str]) -> None:
+    """Print what a server may reach on this machine and in private networks, and what it means."""
+    reach = NetworkReach.parse(network)
+    places = [*map(str, reach.services), *map(str, reach.targets)]
+    if not places:
+        return
+    print(
+        t(
+            "it may reach, also on this machine and in private networks: {places}",
+            places=", ".join(places),
+        )
+    )
+    for service in reach.services:
+        if service.is_engine:
+            print(t("{service} makes it root on this machine", service=service))
 
 
 def _add(args: argparse.Namespace) -> int:
@@ -133,6 +163,7 @@ def _add(args: argparse.Namespace) -> int:
         print_json({"name": args.name, "file": line})
         return 0
     print(t("added {name} to {file}", name=args.name, file=line))
+    _show_targets(value.get("network", ()))
     print(t("`kore mcp test {name}` starts it and shows its tools", name=args.name))
     return 0
 

@@ -24,7 +24,7 @@ import tempfile
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.security.local_services import LocalService
 from agent.security.sandbox.base import Limits, Sandbox, SandboxCommand, ShowsFolders
@@ -174,6 +174,8 @@ class Way:
     """An egress channel to a proxy that another process runs."""
 
     has_hosts = True
+    targets = ()
+    host_addresses: ClassVar[dict[str, str]] = {}
 
     def __init__(self, port: int, token: str, services: list[str]) -> None:
         self._port, self._token = port, bytes.fromhex(token)

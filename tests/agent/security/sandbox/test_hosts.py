@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -215,6 +215,8 @@ async def test_other_addresses_are_unreachable(place: Path, name: str) -> None:
 def test_older_landlock_refuses_network_access(tmp_path: Path) -> None:
     class Way:
         has_hosts = True
+        targets = ()
+        host_addresses: ClassVar[dict[str, str]] = {}
         services = ()
 
         def channel(self) -> tuple[int, str, tuple[str, ...]]:

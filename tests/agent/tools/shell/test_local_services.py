@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -273,6 +273,8 @@ async def test_service_alone_sets_no_proxy(
 def test_service_alone_leaves_packages_available(tmp_path: Path) -> None:
     class Way:
         has_hosts = False
+        targets = ()
+        host_addresses: ClassVar[dict[str, str]] = {}
         services = (LocalService("127.0.0.1", 5432),)
 
     tools = Toolchains(cache_variables={"GOPROXY": "file"})

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -395,6 +395,8 @@ def test_landlock_refuses_unix_sockets(tmp_path: Path) -> None:
 
     class Way:
         has_hosts = False
+        targets = ()
+        host_addresses: ClassVar[dict[str, str]] = {}
         services = (LocalService.parse("unix:/run/x.sock"),)
 
     job = SandboxCommand("true", tmp_path, tmp_path, egress=Way())  # type: ignore[arg-type]

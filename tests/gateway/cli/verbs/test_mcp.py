@@ -76,6 +76,21 @@ def test_server_is_added_tested_allowed_and_removed(home: Path) -> None:
     assert list((home / "mcp").iterdir()) == []
 
 
+def test_targets_are_shown_when_a_server_is_added_and_listed(home: Path) -> None:
+    network = ("127.0.0.1:8123", "NAS.local:*", "unix:/srv/docker.sock")
+    options = [word for entry in network for word in ("--network", entry)]
+    added = kore("mcp", "add", "s", *options, "--", sys.executable, SERVER, home=home)
+    assert added.returncode == 0, added.stderr
+    lines = added.stdout.splitlines()
+    places = "127.0.0.1:8123, unix:/srv/docker.sock, nas.local:*"
+    assert f"it may reach, also on this machine and in private networks: {places}" in lines
+    assert "unix:/srv/docker.sock makes it root on this machine" in lines
+    normal = ["127.0.0.1:8123", "nas.local:*", "unix:/srv/docker.sock"]
+    (row,) = json.loads(kore("mcp", "list", "--json", home=home).stdout)
+    assert row["network"] == normal
+    assert ", ".join(normal) in kore("mcp", "list", home=home).stdout
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -84,6 +99,7 @@ def test_server_is_added_tested_allowed_and_removed(home: Path) -> None:
         (("add", "a", "https://example.org", "x"), "a URL takes no arguments"),
         (("add", "a", "-H", "A: b", "prog"), "--header is for a URL"),
         (("add", "a", "-e", "A", "prog"), "found 'A', expected NAME=VALUE"),
+        (("add", "a", "--network", "localhost:*", "prog"), "each port of this machine"),
         (("serve", "--tools", "ask,fly"), "--tools: there is no fly"),
     ],
 )
