@@ -152,6 +152,11 @@ class ToolRegistry:
         self._specs: dict[tuple[bool, bool, bool, bool], tuple[ToolSpec, ...]] = {}
 
     @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Every tool, also those that a model is not offered now."""
+        return tuple(self._tools.values())
+
+    @property
     def starting(self) -> Sequence[str]:
         """Names of sources whose tools will appear shortly."""
         return () if self._source is None else self._source.starting()

@@ -1,8 +1,10 @@
 """Commands `kore agents` and `kore tools`: sub-agents and the tools they may use."""
 
 import argparse
+import asyncio
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent.errors import KoreError
@@ -12,12 +14,16 @@ from agent.security.files.private_folder import make_private_folder
 from agent.settings import ToolSettings
 from agent.subagents.definition import BUILT_IN, SubagentDefinition
 from agent.text.display_width import padded
+from agent.tools.base import Tool
 from agent.tools.built_in import default_tools
 from gateway.access.roles import RoleRegistry
 from gateway.cli.folders import data_dir_of
-from gateway.cli.output import clean, clean_lines, print_json, print_table
+from gateway.cli.output import clean, clean_lines, print_json, print_table, tell
 from gateway.cli.settings import settings_of
-from gateway.runtime.paths import write_private
+from gateway.config import Settings
+from gateway.runtime.paths import DataDir, write_private
+from gateway.runtime.sandbox import choose_sandbox
+from gateway.turns.agents.factory import build_agent
 from gateway.turns.agents.profiles import (
     catalogue_of,
     facts,
@@ -169,10 +175,11 @@ def _short(text: str) -> str:
 
 def run_tools(args: argparse.Namespace) -> int:
     """Return 0. Raises `ConfigError` for a bad configuration or policy file."""
-    policies = RoleRegistry.of(settings_of(args))
-    tools = list_tools(default_tools(ToolSettings()), policies)
+    settings = settings_of(args)
+    available_tools, unlisted = asyncio.run(_tools_of(settings, data_dir_of(args)))
+    tools = list_tools(available_tools, RoleRegistry.of(settings))
     if args.json:
-        print_json(tools)
+        print_json(args.crash.redactor.clean_data(tools))
         return 0
     rows = [
         (
@@ -180,9 +187,28 @@ def run_tools(args: argparse.Namespace) -> int:
             tool["effect"],
             ", ".join(tool["roles"]),
             ", ".join(tool["aliases"]),
-            beginning(tool["description"]),
+            clean_lines(beginning(tool["description"])),
         )
         for tool in tools
     ]
     print_table(("name", "effect", "roles", "aliases", "description"), rows)
+    if unlisted:
+        names = ", ".join(unlisted)
+        tell(t("not listed yet: {names}; `kore mcp test NAME` lists a server", names=names))
     return 0
+
+
+async def _tools_of(settings: Settings, home: DataDir) -> tuple[Sequence[Tool], Sequence[str]]:
+    """Return the tools of the agent, and the enabled MCP servers whose tools are not known yet.
+
+    No server is started.
+    """
+    choice = await choose_sandbox(settings, home)
+    agent = await build_agent(settings, home, choice.sandbox)
+    try:
+        servers = agent.mcp
+        names = () if servers is None else servers.names
+        unlisted = [name for name in names if servers and servers.listing(name) is None]
+        return agent.toolbox.tools, unlisted
+    finally:
+        await agent.aclose()

@@ -29,6 +29,7 @@ from gateway.cli.output import clean, clean_lines, print_json, print_table, tell
 from gateway.cli.settings import settings_of, sources_of
 from gateway.config import Settings, editing
 from gateway.config.atomic_write import file_lock
+from gateway.config.foreign.formats import read_foreign
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer
 from gateway.config.servers import login_key_variable, mcp_settings, plugin_servers, server_of
@@ -234,7 +235,8 @@ def _remove(args: argparse.Namespace) -> int:
 
 def _allow(args: argparse.Namespace) -> int:
     settings = settings_of(args)
-    server = _find_own_server(args, settings)
+    definition = _imported_definition(args, settings)
+    server = _find_own_server(args, settings) if definition is None else McpServer(**definition)
     listing = open_servers(args, settings).listing(args.name)
     names = [] if listing is None else [tool.name for tool in listing.tools]
     if names and not args.revoke and not any(fnmatchcase(name, args.tool) for name in names):
@@ -245,7 +247,11 @@ def _allow(args: argparse.Namespace) -> int:
     allow = [pattern for pattern in server.allow if pattern != args.tool]
     if not args.revoke:
         allow.append(args.tool)
-    file = _write(args, ("mcp_servers", args.name, "allow"), allow)
+    if definition is None:
+        file = _write(args, ("mcp_servers", args.name, "allow"), allow)
+    else:
+        file = _write(args, ("mcp_servers", args.name), {**definition, "allow": allow})
+        tell(t("copied the server {name} to {file}", name=args.name, file=file))
     if args.json:
         print_json({"name": args.name, "allow": allow, "file": str(file)})
     elif args.revoke:
@@ -374,6 +380,21 @@ def _source_of(settings: Settings, name: str) -> str:
     """Return the place where a server is configured."""
     place = settings.places.get(("mcp_servers",), "default")
     return settings.places.get(("mcp_servers", name), place)
+
+
+def _imported_definition(args: argparse.Namespace, settings: Settings) -> Mapping[str, Any] | None:
+    """Return the definition of a server in another program's file of the person; else None.
+
+    Only a copy in the person's own configuration can be allowed more. A project's server is not
+    copied, because the copy would exist in every folder.
+    """
+    if ("mcp_servers", args.name) not in settings.places:
+        return None
+    path = Path(_source_of(settings, args.name))
+    config = read_foreign(path) if path in settings.private_files else None
+    servers = config.values.get(("mcp_servers",), {}) if config is not None else {}
+    definition: Mapping[str, Any] | None = servers.get(args.name)
+    return definition
 
 
 def _find_own_server(args: argparse.Namespace, settings: Settings) -> McpServer:

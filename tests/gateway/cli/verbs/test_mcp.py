@@ -14,6 +14,7 @@ from agent.mcp.connection import McpConnection
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
+from gateway.config.folder_trust import trust
 from tests import fakes
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.kore import kore, kore_here
@@ -127,16 +128,53 @@ def test_server_of_the_folder_cannot_be_changed(home: Path) -> None:
     assert "theirs" not in listed.stdout
     assert f"{file}: ignored until you trust" in listed.stderr
     before = (home / "config.json").read_text()
-    for words in (("allow", "theirs", "echo"), ("remove", "theirs")):
-        done = kore("mcp", *words, home=home)
-        assert done.returncode == 2
-        assert "kore config import" in done.stderr
+    done = kore("mcp", "remove", "theirs", home=home)
+    assert done.returncode == 2
+    assert "kore config import" in done.stderr
     assert (home / "config.json").read_text() == before
     (row,) = json.loads(kore("mcp", "list", "--json", home=home).stdout)
     assert row["from"] == str(file)
     assert kore("mcp", "add", "theirs", "--", "own", home=home).returncode == 0
     (row,) = json.loads(kore("mcp", "list", "--json", home=home).stdout)
     assert (row["server"], row["from"]) == ("own", str(home / "config.json"))
+
+
+def test_imported_server_is_copied_when_a_tool_is_allowed(home: Path) -> None:
+    secret = "sk-not-to-be-shown-123456"
+    server = {"command": sys.executable, "args": [SERVER], "env": {"TOKEN": secret}}
+    (home.parent / ".kode.json").write_text(json.dumps({"mcpServers": {"theirs": server}}))
+    environ = {"HOME": str(home.parent)}
+    done = kore("mcp", "allow", "theirs", "echo", home=home, environ=environ)
+    assert done.returncode == 0, done.stderr
+    assert "copied the server theirs" in done.stderr
+    text = (home / "config.json").read_text()
+    copied = json.loads(text)["mcp_servers"]["theirs"]
+    assert (copied["command"], copied["allow"]) == (sys.executable, ["echo"])
+    assert secret not in text
+    (row,) = json.loads(kore("mcp", "list", "--json", home=home, environ=environ).stdout)
+    assert row["from"] == str(home / "config.json")
+
+
+def test_project_server_is_not_copied(home: Path) -> None:
+    file = home.parent / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"theirs": {"command": "true"}}}))
+    environ = {"HOME": "/nowhere"}
+    trust([file], home)
+    done = kore("mcp", "allow", "theirs", "echo", home=home, environ=environ)
+    assert done.returncode == 2
+    assert "kore config import" in done.stderr
+    assert "mcp_servers" not in json.loads((home / "config.json").read_text())
+
+
+def test_tools_of_servers_and_configured_tools_are_listed(home: Path) -> None:
+    config = json.loads((home / "config.json").read_text()) | {"tools": {"summarize": True}}
+    (home / "config.json").write_text(json.dumps(config))
+    kore("mcp", "add", "s", "--", sys.executable, SERVER, home=home)
+    assert "not listed yet: s" in kore("tools", "list", home=home).stderr
+    kore("mcp", "test", "s", "--accept", home=home)
+    listed = json.loads(kore("tools", "list", "--json", home=home).stdout)
+    names = {tool["name"] for tool in listed}
+    assert {"exec", "summarize", "mcp__s__echo", "mcp__s__where"} <= names
 
 
 def test_missing_tool_is_not_allowed(home: Path) -> None:
