@@ -97,7 +97,7 @@ async def open_worker(
         roles = RoleRegistry.of(settings)
         audit = StoredAuditSink(
             database,
-            lambda: link.tell(AuditHint()),
+            lambda: link.send_hint(AuditHint()),
             worker=f"worker {number}",
             level=lambda: roles.audit_level,
             clean=redactor.clean,
@@ -168,14 +168,14 @@ async def _run_tasks(
             group.create_task(app.compactions.run(), name="compactions"),
             group.create_task(app.speech.run(), name="speech"),
             group.create_task(app.reports.run(), name="reports of commands"),
-            group.create_task(_tell_of_jobs(app, link), name="jobs"),
+            group.create_task(_forward_job_changes(app, link), name="jobs"),
             group.create_task(end_when_replaced(database), name="ownership"),
         ]
         try:
             yield
         finally:
             loop.stop()
-            link.tell(LeavingHint(database.worker))
+            link.send_hint(LeavingHint(database.worker))
             try:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     await app.bus.drain()
@@ -199,12 +199,12 @@ async def _leave(database: WorkerStore) -> None:
         await database.leave()
 
 
-async def _tell_of_jobs(app: Container, link: WorkerLink) -> None:
+async def _forward_job_changes(app: Container, link: WorkerLink) -> None:
     """Forward changes of jobs to the front, whose timer starts them."""
     while True:
         await app.jobs.changed.wait()
         app.jobs.changed.clear()
-        link.tell(JobsHint())
+        link.send_hint(JobsHint())
 
 
 def hand_over_turns(tx: Transaction, worker: int, name: str) -> list[str]:

@@ -137,7 +137,7 @@ class PairingService:
         once per day and group.
         """
         if not message.private:
-            self._tell_owner_of_mention(tx, message, now)
+            self._notify_owner_of_mention(tx, message, now)
             return False
         code = self._codes.ask(tx, message, now)
         if code is None:
@@ -165,7 +165,7 @@ class PairingService:
         request = self._codes.redeem(tx, message, code, now)
         if request is None:
             return False
-        self._let_in(tx, PairingResult(request, owner=True), "an invitation", now)
+        self._admit(tx, PairingResult(request, owner=True), "an invitation", now)
         return True
 
     def press(self, tx: Transaction, message: InboundMessage, now: float) -> str:
@@ -184,7 +184,7 @@ class PairingService:
                 by = message.principal
                 if is_approved:
                     verdict = self._codes.admit(tx, request, by, now)
-                    return self._let_in(tx, verdict, by, now)
+                    return self._admit(tx, verdict, by, now)
                 self._codes.reject(tx, request, now)
                 return self._reject(tx, request, by, now)
         self._close_cards(tx, card, lambda: t("⌛ Expired"), now)
@@ -216,9 +216,9 @@ class PairingService:
         verdict = self._codes.approve(tx, code, by, now)
         if verdict.request is None:
             return False, refusal(verdict)
-        return True, self._let_in(tx, verdict, by, now)
+        return True, self._admit(tx, verdict, by, now)
 
-    def _let_in(self, tx: Transaction, verdict: PairingResult, by: str, now: float) -> str:
+    def _admit(self, tx: Transaction, verdict: PairingResult, by: str, now: float) -> str:
         assert verdict.request is not None
         person, chat = verdict.request.person, verdict.request.chat
         route = Route(person.channel, person.account, chat)
@@ -325,7 +325,9 @@ class PairingService:
             return None
         return chats.private_chat(tx, owner, message.account)
 
-    def _tell_owner_of_mention(self, tx: Transaction, message: InboundMessage, now: float) -> None:
+    def _notify_owner_of_mention(
+        self, tx: Transaction, message: InboundMessage, now: float
+    ) -> None:
         owner = self._owner_route(tx, message)
         name = f"mention:{message.account}:{message.chat_id}:{int(now // _DAY_S)}"
         if owner is None or outbox.route_of(tx, name) is not None:

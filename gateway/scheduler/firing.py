@@ -120,7 +120,7 @@ def _fire(tx: Transaction, context: JobContext, job: Job, now: float, fired: Fir
             lateness = _lateness(slots_due, slot, job.zone)
             _begin(tx, context, job, (slot, lateness), now, fired)
         if slots_due.missed_slots and not slots_due.slots:
-            _tell_missed(tx, context, job, slots_due, now, fired)
+            _notify_missed(tx, context, job, slots_due, now, fired)
     jobs.advance(tx, job.id, rule.after(max(now, job.slot_at), job.created_at))
 
 
@@ -228,7 +228,7 @@ def _is_unheard(tx: Transaction, context: JobContext, job: Job, now: float) -> b
     return True
 
 
-def _tell_missed(
+def _notify_missed(
     tx: Transaction, context: JobContext, job: Job, slots_due: _Due, now: float, fired: FiredJobs
 ) -> None:
     n = len(slots_due.missed_slots)

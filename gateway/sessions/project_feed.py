@@ -31,7 +31,9 @@ class ProjectFeed:
             yield
             return
         with self._agent.watches.follow(root) as subscription:
-            task = asyncio.create_task(self._tell(lane, subscription), name=f"changes in {root}")
+            task = asyncio.create_task(
+                self._publish_changes(lane, subscription), name=f"changes in {root}"
+            )
             try:
                 yield
             finally:
@@ -46,7 +48,7 @@ class ProjectFeed:
         root = Path(folder).resolve()
         return root if root.is_dir() and root != self._agent.workspace.folder else None
 
-    async def _tell(self, lane: str, subscription: "ChangeSubscription") -> None:
+    async def _publish_changes(self, lane: str, subscription: "ChangeSubscription") -> None:
         from agent.code.watch.change_events import ChangeReporter
 
         reporter = ChangeReporter(self._agent.views)

@@ -182,7 +182,7 @@ class Terminal:
         os.close(self._master)
         os.close(self.tty)
         self.exit_code = exit_code
-        self._tell()
+        self._wake_waiting()
 
     def _screen(self, follower: _Follower) -> Mapping[str, Any]:
         text = "".join(self._chunks)
@@ -215,9 +215,9 @@ class Terminal:
         self._last += len(text)
         while self._last - self._first - len(self._chunks[0]) >= MAX_BUFFER_CHARS:
             self._first += len(self._chunks.popleft())
-        self._tell()
+        self._wake_waiting()
 
-    def _tell(self) -> None:
+    def _wake_waiting(self) -> None:
         for follower in self._followers:
             follower.has_news.set()
 

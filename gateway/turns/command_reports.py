@@ -90,7 +90,7 @@ class CommandReports:
             self._has_pending.clear()
             pending, self._pending = self._pending, {}
             for ended in pending.values():
-                await self._tell(ended)
+                await self._send_report(ended)
 
     def of_turn(self, claim: TurnClaim) -> Callable[[EndedCommand], None]:
         """Return the callback for finished commands of a turn."""
@@ -108,7 +108,7 @@ class CommandReports:
         ended.commands.append(command)
         self._has_pending.set()
 
-    async def _tell(self, ended: _Ended) -> None:
+    async def _send_report(self, ended: _Ended) -> None:
         commands = [command for command in ended.commands if command.is_news]
         in_a_row = self._in_a_row.get(ended.session, 0)
         if not commands or in_a_row >= self._limits.in_a_row:

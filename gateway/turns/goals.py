@@ -142,7 +142,7 @@ class GoalService:
         is_active = goal.state == "active"
         goal = self.pause(tx, goal, "person")
         if is_active:
-            self._tell_elsewhere(tx, goal, message, now)
+            self._notify_goal_chat_elsewhere(tx, goal, message, now)
         return goal
 
     def remove_for(self, tx: Transaction, goal: Goal, message: InboundMessage, now: float) -> Goal:
@@ -152,7 +152,7 @@ class GoalService:
         removed = replace(goal, state="removed", reason="", next_event=None)
         self._publish(tx, removed)
         if goal.state == "active":
-            self._tell_elsewhere(tx, removed, message, now)
+            self._notify_goal_chat_elsewhere(tx, removed, message, now)
         return removed
 
     def resume(self, tx: Transaction, goal: Goal, message: InboundMessage, now: float) -> Goal:
@@ -181,7 +181,7 @@ class GoalService:
         if goal is None or goal.state != "active":
             return None
         goal = self.pause(tx, goal, reason)
-        self._tell(tx, goal, now)
+        self._notify_goal_chat(tx, goal, now)
         return goal
 
     def pause_lost(self, tx: Transaction, now: float) -> None:
@@ -190,7 +190,7 @@ class GoalService:
         connection.
         """
         for goal in goals.without_work(tx):
-            self._tell(tx, self.pause(tx, goal, "lost"), now)
+            self._notify_goal_chat(tx, self.pause(tx, goal, "lost"), now)
 
     def end_turn(
         self, tx: Transaction, claim: TurnClaim, outcome: TurnOutcome, now: float
@@ -219,13 +219,13 @@ class GoalService:
         if (ending := _pause_of(outcome)) is not None:
             reason, remark = ending
             goal = self.pause(tx, goal, reason, remark)
-            self._tell(tx, goal, now)
+            self._notify_goal_chat(tx, goal, now)
             return None
         if any(
             is_said(message) and not self._is_answer(goal, message) for message in claim.messages
         ):
             # The next turn would follow their words with the rights of the person who set the goal.
-            self._tell(tx, self.pause(tx, goal, "others"), now)
+            self._notify_goal_chat(tx, self.pause(tx, goal, "others"), now)
             return None
         if self._is_first_turn_waiting(tx, goal):
             self._put(tx, goal)
@@ -245,7 +245,7 @@ class GoalService:
         if _is_of_job(claim):
             self._end_job(tx, goal, claim.turn, now)
         else:
-            self._tell(tx, self.pause(tx, goal, "failed", sentence), now)
+            self._notify_goal_chat(tx, self.pause(tx, goal, "failed", sentence), now)
 
     async def check(self, claim: CommandClaim) -> None:
         """Judge a goal, and store the next step together with the end of the check."""
@@ -308,9 +308,9 @@ class GoalService:
         is_here = sessions.bound_session(tx, goal.lane) == goal.session
         turn = turns.last_of(tx, goal.session)
         if not is_here or session_admin.status_of(tx, goal.session) != "open" or turn is None:
-            self._tell(tx, self.pause(tx, goal, "left"), now)
+            self._notify_goal_chat(tx, self.pause(tx, goal, "left"), now)
         elif not self.permissions.access.is_allowed(goal.message):
-            self._tell(tx, self.pause(tx, goal, "access"), now)
+            self._notify_goal_chat(tx, self.pause(tx, goal, "access"), now)
         elif self._is_turn_waiting(tx, goal) or turns.is_live(tx, goal.session):
             # The end of that turn stores another check.
             self._put(tx, replace(goal, next_event=None))
@@ -331,13 +331,13 @@ class GoalService:
         if isinstance(verdict, KoreError):
             is_owner = self.permissions.access.is_private_owner(goal.message)
             sentence = str(verdict) if is_owner else t(WITHHELD)
-            self._tell(tx, self.pause(tx, goal, "check_failed", sentence), now)
+            self._notify_goal_chat(tx, self.pause(tx, goal, "check_failed", sentence), now)
         elif verdict.is_met:
             goal = replace(goal, state="met", reason="", remark=verdict.evidence)
             self._put(tx, goal)
-            self._tell(tx, goal, now)
+            self._notify_goal_chat(tx, goal, now)
         elif (reason := self._obstacle(tx, goal, verdict)) is not None:
-            self._tell(tx, self.pause(tx, goal, reason, verdict.missing), now)
+            self._notify_goal_chat(tx, self.pause(tx, goal, reason, verdict.missing), now)
         else:
             goal = replace(goal, remark=verdict.missing)
             text = _progress(tx, goal).step_text("goal_step", goal.text, missing=verdict.missing)
@@ -413,14 +413,14 @@ class GoalService:
         notice = Notice("info", text)
         tx.after_commit(lambda: self.events.publish(goal.lane, notice, goal.session))
 
-    def _tell_elsewhere(
+    def _notify_goal_chat_elsewhere(
         self, tx: Transaction, goal: Goal, message: InboundMessage, now: float
     ) -> None:
         """Send the state of a goal to its chat, unless `message` comes from there."""
         if message.session_key != goal.lane:
-            self._tell(tx, goal, now)
+            self._notify_goal_chat(tx, goal, now)
 
-    def _tell(self, tx: Transaction, goal: Goal, now: float) -> None:
+    def _notify_goal_chat(self, tx: Transaction, goal: Goal, now: float) -> None:
         """Send the state of a goal to its chat, where people and programs wait for its end."""
         text = f"🎯 {self._state_text(goal)}"
         route = goal.message.route

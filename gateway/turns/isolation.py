@@ -50,13 +50,13 @@ class Isolation:
             self._groups[0].remove(lane)
             if not self._groups[0]:
                 self._groups.popleft()
-                self._tell()
+                self._wake_waiting()
 
     def end(self) -> None:
         """Let every lane continue, because the process stops."""
         self._groups.clear()
-        self._tell()
+        self._wake_waiting()
 
-    def _tell(self) -> None:
+    def _wake_waiting(self) -> None:
         news, self._changed = self._changed, asyncio.Event()
         news.set()

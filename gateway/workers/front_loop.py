@@ -143,7 +143,7 @@ class FrontLoop:
         await self._database.transact(self._end_connections)
         lanes, ended, alive = await self._database.transact(self._end_silent)
         self._note_look()
-        self._tell_of_workers(bool(alive))
+        self._report_missing_workers(bool(alive))
         self._leaving &= {worker_info.number for worker_info in alive}
         self._link.room = {
             worker_info.number: int(worker_info.state.get("room", 0))
@@ -159,7 +159,7 @@ class FrontLoop:
         for lane in lanes:
             self._bus.wake(lane)
 
-    def _tell_of_workers(self, has_some: bool) -> None:
+    def _report_missing_workers(self, has_some: bool) -> None:
         """Report missing workers, after the time that workers need to start with the gateway."""
         self._looks_without = 0 if has_some else self._looks_without + 1
         if has_some and not self._has_workers:

@@ -45,10 +45,10 @@ class FrontLink:
     def pass_on(self, lane: str, worker: int | None) -> None:
         target = self._choose(lane) if worker is None else worker
         if target is not None:
-            self.tell(LaneHint(lane, target))
+            self.send_hint(LaneHint(lane, target))
 
     def request_stop(self, lane: str) -> None:
-        self.tell(StopHint(lane))
+        self.send_hint(StopHint(lane))
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:
         return inbox.lanes_with_work(tx)
@@ -57,12 +57,12 @@ class FrontLink:
         """Do nothing, because this process expires its own questions."""
 
     def announce_settlement(self, nonce: str, value: str) -> None:
-        self.tell(SettledHint(nonce, value))
+        self.send_hint(SettledHint(nonce, value))
 
     def end_session(self, session: str) -> None:
-        self.tell(SessionEndHint(session))
+        self.send_hint(SessionEndHint(session))
 
-    def tell(self, hint: Hint) -> None:
+    def send_hint(self, hint: Hint) -> None:
         """Send a hint to every worker."""
         self._fanout.publish("workers", encode(hint))
 
@@ -92,7 +92,7 @@ class WorkerLink:
 
     def pass_on(self, lane: str, worker: int | None) -> None:
         if worker is None or worker == OWNER:
-            self.tell(LaneHint(lane, OWNER))
+            self.send_hint(LaneHint(lane, OWNER))
         else:
             self._fanout.publish("workers", encode(LaneHint(lane, worker)))
 
@@ -105,10 +105,10 @@ class WorkerLink:
         return [lane for group in claims.suspect_groups(tx) for lane in group]
 
     def pass_on_mail(self, lane: str) -> None:
-        self.tell(MailHint(lane))
+        self.send_hint(MailHint(lane))
 
     def announce_question(self) -> None:
-        self.tell(QuestionHint())
+        self.send_hint(QuestionHint())
 
     def announce_settlement(self, nonce: str, value: str) -> None:
         """Do nothing, because questions of this process are settled here."""
@@ -119,7 +119,7 @@ class WorkerLink:
     def send_events(self, hint: EventsHint) -> None:
         self._fanout.publish("front", encode(hint))
 
-    def tell(self, hint: Hint) -> None:
+    def send_hint(self, hint: Hint) -> None:
         """Send a hint to the front."""
         self.flush()
         self._fanout.publish("front", encode(hint))

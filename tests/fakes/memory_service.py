@@ -382,7 +382,7 @@ class MemoryService:
             raise KoreError(f"no session {session!r}", hint="kore sessions list")
         return sessions[0]
 
-    def _tell(self, lane: str, event: WatchEvent) -> None:
+    def _publish_event(self, lane: str, event: WatchEvent) -> None:
         watchers = self._watchers.get(lane)
         if isinstance(event, Delivered):
             event = replace(event, seq=next(self._deliveries))
@@ -396,7 +396,7 @@ class MemoryService:
             message = await self._queues[lane].get()
             if message.content.startswith("/"):
                 text = f"command {message.content}"
-                self._tell(lane, Delivered(text, "notice", message.event_id, True))
+                self._publish_event(lane, Delivered(text, "notice", message.event_id, True))
                 continue
             self._running[lane] = asyncio.Event()
             try:
@@ -409,18 +409,18 @@ class MemoryService:
             await self.bind_session(lane, None)
         stored = self._find(self.lanes[lane])
         session = stored.info.id
-        self._tell(lane, SessionStart(session, "offline", "echo"))
-        self._tell(lane, IterationStart(1, 50))
+        self._publish_event(lane, SessionStart(session, "offline", "echo"))
+        self._publish_event(lane, IterationStart(1, 50))
         result = await self._act(lane, message, Result(True, "", session, (), Usage(7, 3, 0)))
         stored.messages += [user(message.content), assistant(result.text)]
-        self._tell(lane, UsageReport(result.usage))
-        self._tell(lane, Done(result))
-        self._tell(lane, Delivered(result.text, "final", message.event_id, True))
+        self._publish_event(lane, UsageReport(result.usage))
+        self._publish_event(lane, Done(result))
+        self._publish_event(lane, Delivered(result.text, "final", message.event_id, True))
 
     async def _act(self, lane: str, message: InboundMessage, result: Result) -> Result:
         verb, _, rest = message.content.partition(" ")
         if verb == "slow":
-            self._tell(lane, TextDelta("working"))
+            self._publish_event(lane, TextDelta("working"))
             await self._running[lane].wait()
             return replace(result, success=False, text="Stopped.", stopped="cancelled")
         if verb in ("ask", "!tool"):
@@ -429,29 +429,33 @@ class MemoryService:
                 return replace(result, success=False, text="Stopped.", stopped="cancelled")
             return replace(result, text=f"answer: {answer}")
         if verb == "tool":
-            self._tell(lane, started_event(ToolCall("1", "read_file", {"path": "notes.md"}, "")))
-            self._tell(lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1, kind="read"))
+            self._publish_event(
+                lane, started_event(ToolCall("1", "read_file", {"path": "notes.md"}, ""))
+            )
+            self._publish_event(
+                lane, ToolResulted("1", "read_file", "a\nb\nc\nd", False, 0.1, kind="read")
+            )
         if verb == "denied":
             call = ToolCall("1", "exec", {"command": rest}, "")
-            self._tell(lane, started_event(call))
+            self._publish_event(lane, started_event(call))
             denied = ToolResulted("1", "exec", "Not allowed.", True, 0.1, is_denied=True)
-            self._tell(lane, denied)
+            self._publish_event(lane, denied)
             for step in (started_event(call), denied):
-                self._tell(lane, FromAgent("explore", "7", "look", event_to_json(step)))
+                self._publish_event(lane, FromAgent("explore", "7", "look", event_to_json(step)))
         if verb == "fail":
-            self._tell(lane, Error("unavailable", "the model is away", "try later"))
+            self._publish_event(lane, Error("unavailable", "the model is away", "try later"))
             return replace(result, success=False, text="It failed.", stopped="error")
         if verb == "limit":
             return replace(result, success=False, text="Enough.", stopped="max_iterations")
         if verb == "signal":
             signal, _, reason = rest.partition(" ")
             known: Signal = "DECIDE" if signal == "DECIDE" else "BLOCKED"
-            self._tell(lane, Signalled(known, reason))
+            self._publish_event(lane, Signalled(known, reason))
             return replace(result, text=reason, signal=known, signal_reason=reason)
         if verb == "notice":
-            self._tell(lane, Notice("info", rest))
+            self._publish_event(lane, Notice("info", rest))
         text = self.replies.pop(0) if self.replies else f"echo: {message.content}"
-        self._tell(lane, TextDelta(text))
+        self._publish_event(lane, TextDelta(text))
         return replace(result, text=text, messages=(assistant(text),))
 
     async def _ask(self, lane: str, message: InboundMessage) -> Answer | None:
@@ -475,7 +479,7 @@ class MemoryService:
             asked_at=now,
             expires_at=now + 60,
         )
-        self._tell(lane, approval_event(prompt, 60.0))
+        self._publish_event(lane, approval_event(prompt, 60.0))
         stopped = self._group.create_task(self._running[lane].wait())
         try:
             await asyncio.wait((future, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -483,8 +487,8 @@ class MemoryService:
             stopped.cancel()
         if not future.done():
             del self._pending_answers[nonce], self._open[nonce]
-            self._tell(lane, ApprovalAnswered(nonce, "withdrawn", "deny"))
+            self._publish_event(lane, ApprovalAnswered(nonce, "withdrawn", "deny"))
             return None
         answer = future.result()
-        self._tell(lane, ApprovalAnswered(nonce, "cli:0", answer))
+        self._publish_event(lane, ApprovalAnswered(nonce, "cli:0", answer))
         return answer

@@ -205,7 +205,7 @@ async def test_every_line_and_label_is_shown(face: str, question: str) -> None:
     assert not set(DECEPTIVE) & set(drawn.text + drawn.labels)
 
 
-def test_last_line_of_a_padded_command_is_near_its_first() -> None:
+def test_last_line_of_a_padded_command_is_close_to_the_first() -> None:
     for name in ("empty lines", "blanks", "long"):
         event = approval_event(
             ApprovalPrompt(

@@ -195,7 +195,7 @@ def test_files_name_no_package_registry() -> None:
     assert violations == []
 
 
-def test_only_listed_places_catch_everything() -> None:
+def test_only_listed_modules_catch_every_exception() -> None:
     violations = [
         str(path.relative_to(ROOT))
         for path in python_files(*PACKAGES)

@@ -172,11 +172,11 @@ class EditorConversation:
     async def _announce(self, now: SessionChoices) -> None:
         before, self._choices = self._choices, now
         if before is not None and before.mode != now.mode:
-            await self._tell(
+            await self._send_updates(
                 CurrentModeUpdate(session_update="current_mode_update", current_mode_id=now.mode)
             )
         if before != now:
-            await self._tell(
+            await self._send_updates(
                 ConfigOptionUpdate(
                     session_update="config_option_update", config_options=now.config_options()
                 )
@@ -233,7 +233,9 @@ class EditorConversation:
         self._servers.begin(service, lane)
         await self._servers.wait()
         for failure in self._servers.take_failures():
-            await self._tell(acp.update_agent_message_text(f"{escape_invisible(failure)}\n\n"))
+            await self._send_updates(
+                acp.update_agent_message_text(f"{escape_invisible(failure)}\n\n")
+            )
         sent.begin_again()
         async with self._files.served(service, self.session, lane):
             return await self._follow(service, message, awaited, sent)
@@ -254,18 +256,18 @@ class EditorConversation:
         for message in messages:
             for part in message.content:
                 if isinstance(part, Thinking) and part.text:
-                    await self._tell(acp.update_agent_thought_text(part.text))
+                    await self._send_updates(acp.update_agent_thought_text(part.text))
             if message.text and message.role == "user":
-                await self._tell(acp.update_user_message_text(message.text))
+                await self._send_updates(acp.update_user_message_text(message.text))
             elif message.text and message.role == "assistant":
-                await self._tell(acp.update_agent_message_text(message.text))
+                await self._send_updates(acp.update_agent_message_text(message.text))
             for call in message.tool_calls:
-                await self._tell(*updates.of(started_event(call)))
+                await self._send_updates(*updates.of(started_event(call)))
             if message.role == "tool" and message.tool_call_id:
                 result = events.ToolResulted(
                     message.tool_call_id, "", message.text, message.is_error, 0.0
                 )
-                await self._tell(*updates.of(result))
+                await self._send_updates(*updates.of(result))
 
     def _message(self, parts: PromptParts) -> InboundMessage:
         built = self._builder.build(parts.text)
@@ -282,7 +284,7 @@ class EditorConversation:
         async with watching as watched, task_scope() as start:
             questions = OpenQuestions(
                 lambda approval: start(self._ask(service, approval, updates)),
-                lambda answer: start(self._tell(*updates.answered(answer))),
+                lambda answer: start(self._send_updates(*updates.answered(answer))),
             )
             start(self._follow_questions(service, questions))
             await service.submit(message)
@@ -298,13 +300,13 @@ class EditorConversation:
                     case Delivered():
                         is_ours = event.event_id == awaited.event_id
                         if await self._deliver(event, awaited, result, updates, sent):
-                            await self._tell(*updates.end())
+                            await self._send_updates(*updates.end())
                             return self._stop_reason(result, awaited)
                         if event.last and (awaited.has_goal or is_ours):
                             # The next turn, for the goal or of the command, streams its own text.
                             updates.streamed, result = False, None
                     case _:
-                        await self._tell(*updates.of(event))
+                        await self._send_updates(*updates.of(event))
         raise ConnectionLost(t(_LOST))
 
     async def _follow_questions(self, service: Service, questions: OpenQuestions) -> None:
@@ -350,7 +352,7 @@ class EditorConversation:
         if is_ours and event.last:
             words += sent.end_reply()
         if words:
-            await self._tell(acp.update_agent_message_text(escape_invisible(words)))
+            await self._send_updates(acp.update_agent_message_text(escape_invisible(words)))
         return is_complete
 
     def _stop_reason(self, result: Result | None, awaited: AwaitedAnswer) -> StopReason:
@@ -366,7 +368,7 @@ class EditorConversation:
         """Ask the person at the editor; a missing answer denies."""
         call = updates.question(approval)
         try:
-            await self._tell(call)
+            await self._send_updates(call)
             reply = await self._questions.ask(self.session, approval, call.tool_call_id)
         except ConnectionError:
             # The editor has disconnected without an answer: the question stays open for the next
@@ -376,7 +378,7 @@ class EditorConversation:
             approval.nonce, reply.answer, console_principal(), reply.words, reply.scope
         )
 
-    async def _tell(self, *updates: Update | Any) -> None:
+    async def _send_updates(self, *updates: Update | Any) -> None:
         for update in updates:
             await self._client.session_update(self.session, update)
 

@@ -75,11 +75,11 @@ def _misspelt(config: Path) -> Iterator[Repair]:
     sections = (*catalogue(), *whole_sections())
     for section, content in raw.items():
         if section not in sections:
-            yield from _slip(config, (section,), sections, raw)
+            yield from _typo_repair(config, (section,), sections, raw)
         elif section in catalogue() and isinstance(content, dict):
             for key in content:
                 if key not in catalogue()[section]:
-                    yield from _slip(config, (section, key), catalogue()[section], content)
+                    yield from _typo_repair(config, (section, key), catalogue()[section], content)
         elif section == PACKAGES and isinstance(content, dict):
             for name, options in content.items():
                 yield from _misspelt_in_package(config, name, options)
@@ -90,10 +90,10 @@ def _misspelt_in_package(config: Path, name: str, options: Any) -> Iterator[Repa
         path = (PACKAGES, name, key)
         names = names_in_package(path)
         if names and key not in names:
-            yield from _slip(config, path, names, options)
+            yield from _typo_repair(config, path, names, options)
 
 
-def _slip(
+def _typo_repair(
     config: Path, path: tuple[str, ...], names: tuple[str, ...], siblings: Mapping[str, Any]
 ) -> Iterator[Repair]:
     close = similar_names(path[-1].lower(), names, cutoff=0.75)

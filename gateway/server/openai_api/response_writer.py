@@ -89,26 +89,26 @@ class ResponseWriter:
         return events
 
     def begin(self) -> None:
-        self._tell("response.created", response=self.snapshot())
-        self._tell("response.in_progress", response=self.snapshot())
+        self._emit("response.created", response=self.snapshot())
+        self._emit("response.in_progress", response=self.snapshot())
 
     def add_text(self, text: str) -> None:
         if self._message is None:
             item = {"type": "message", "status": "in_progress", "role": "assistant", "content": []}
             self._message = self.add_item(item, "msg")
             part = _text_part("")
-            self._tell_of_part("response.content_part.added", part=part)
+            self._emit_part_event("response.content_part.added", part=part)
         self._pieces.append(text)
         self._texts.append(text)
-        self._tell_of_part("response.output_text.delta", delta=text, logprobs=[])
+        self._emit_part_event("response.output_text.delta", delta=text, logprobs=[])
 
     def end_message(self) -> None:
         if self._message is None:
             return
         part = _text_part("".join(self._pieces))
         self._pieces.clear()
-        self._tell_of_part("response.output_text.done", text=part["text"], logprobs=[])
-        self._tell_of_part("response.content_part.done", part=part)
+        self._emit_part_event("response.output_text.done", text=part["text"], logprobs=[])
+        self._emit_part_event("response.content_part.done", part=part)
         self.end_item(self._message, {"content": [part]})
         self._message = None
 
@@ -129,11 +129,11 @@ class ResponseWriter:
             }
             self._calls[call_id] = self.add_item(item, "fc")
         index = self._calls[call_id]
-        self._tell_of(index, "response.function_call_arguments.delta", delta=piece)
+        self._emit_item_event(index, "response.function_call_arguments.delta", delta=piece)
 
     def _end_call(self, call: ToolCall) -> None:
         index = self._calls[call.id]
-        self._tell_of(
+        self._emit_item_event(
             index, "response.function_call_arguments.done", name=call.name, arguments=call.raw
         )
         self.end_item(index, {"arguments": call.raw})
@@ -142,12 +142,12 @@ class ResponseWriter:
         index = len(self.output)
         suffix = self.id.partition("_")[2]
         self.output.append({"id": f"{prefix}_{suffix}_{index}", **item})
-        self._tell("response.output_item.added", output_index=index, item=self.output[index])
+        self._emit("response.output_item.added", output_index=index, item=self.output[index])
         return index
 
     def end_item(self, index: int, changes: Mapping[str, Any]) -> None:
         self.output[index] = {**self.output[index], "status": "completed", **changes}
-        self._tell("response.output_item.done", output_index=index, item=self.output[index])
+        self._emit("response.output_item.done", output_index=index, item=self.output[index])
 
     def complete(self, end: AnswerEnd) -> None:
         """End the response, even if it was cut short."""
@@ -171,16 +171,16 @@ class ResponseWriter:
 
     def _end(self, status: Status) -> None:
         self._fields["status"] = status
-        self._tell(f"response.{status}", response=self.snapshot())
+        self._emit(f"response.{status}", response=self.snapshot())
 
-    def _tell_of_part(self, kind: str, **values: Any) -> None:
+    def _emit_part_event(self, kind: str, **values: Any) -> None:
         assert self._message is not None
-        self._tell_of(self._message, kind, content_index=0, **values)
+        self._emit_item_event(self._message, kind, content_index=0, **values)
 
-    def _tell_of(self, index: int, kind: str, **values: Any) -> None:
-        self._tell(kind, item_id=self.output[index]["id"], output_index=index, **values)
+    def _emit_item_event(self, index: int, kind: str, **values: Any) -> None:
+        self._emit(kind, item_id=self.output[index]["id"], output_index=index, **values)
 
-    def _tell(self, kind: str, **values: Any) -> None:
+    def _emit(self, kind: str, **values: Any) -> None:
         self._events.append({"type": kind, "sequence_number": self._number, **values})
         self._number += 1
 

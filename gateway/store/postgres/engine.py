@@ -310,7 +310,7 @@ class PostgresStore:
                 if connection is not None and not is_lost(exc, connection):
                     job.error = mapped(exc)
                     return connection
-                self._say_lost(exc)
+                self._log_lost_connection(exc)
             if connection is not None:
                 connection.close()
                 connection = None
@@ -406,7 +406,7 @@ class PostgresStore:
         except psycopg.Error as exc:
             raise mapped(exc) from exc
 
-    def _say_lost(self, error: psycopg.Error) -> None:
+    def _log_lost_connection(self, error: psycopg.Error) -> None:
         if not self._lost.is_set():
             self._lost.set()
             log.warning("the database cannot be reached; waiting: %s", str(error).strip())

@@ -87,7 +87,7 @@ class StoreUsageMeter:
         exceeded = await self.reservations.reserve(payer, caps, since, estimate)
         if exceeded is not None:
             cap, used = exceeded.cap, exceeded.used
-            lane = await self.database.transact(self._tell_owner, cap, cap.amount(used))
+            lane = await self.database.transact(self._notify_owner_of_limit, cap, cap.amount(used))
             if lane is not None:
                 self.sender.wake(lane)
             raise LimitReached(cap.refusal(used, estimate))
@@ -120,7 +120,7 @@ class StoreUsageMeter:
         if failure is None or failure.in_row < MAX_FAILURES_IN_ROW:
             return
         try:
-            lane = await self.database.transact(self._tell_of_failure, failure, message)
+            lane = await self.database.transact(self._notify_owner_of_failure, failure, message)
         except StoreError as exc:
             log.warning("the owner could not be notified of a failing model: %s", exc)
             return
@@ -156,11 +156,11 @@ class StoreUsageMeter:
                     lanes_to_wake.append(self._post(tx, cap, "warning", route, text))
             if not cap.is_reached(used):
                 continue
-            if lane := self._tell_owner(tx, cap, cap.amount(used)):
+            if lane := self._notify_owner_of_limit(tx, cap, cap.amount(used)):
                 lanes_to_wake.append(lane)
         return totals, warnings, lanes_to_wake
 
-    def _tell_owner(self, tx: Transaction, cap: UsageLimit, used: str) -> str | None:
+    def _notify_owner_of_limit(self, tx: Transaction, cap: UsageLimit, used: str) -> str | None:
         """Notify the owner once per daily limit; return the lane with the notice."""
         if not cap.is_of_a_day:
             return None
@@ -183,7 +183,7 @@ class StoreUsageMeter:
             )
         return self._post(tx, cap, "reached", route, text)
 
-    def _tell_of_failure(
+    def _notify_owner_of_failure(
         self, tx: Transaction, failure: ModelFailure, message: InboundMessage
     ) -> str | None:
         """Notify the owner once per hour and model; return the lane with the notice."""

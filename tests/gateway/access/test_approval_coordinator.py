@@ -114,7 +114,7 @@ async def test_denial_has_a_reason_after_a_restart(tmp_path: Path) -> None:
         assert "\nUse b.txt.\n" in messages[0].text
 
 
-async def test_always_asked_call_can_only_be_allowed_once(tmp_path: Path) -> None:
+async def test_call_that_always_needs_approval_can_only_be_allowed_once(tmp_path: Path) -> None:
     seed(tmp_path)
     async with running(tmp_path, [assistant("", (change("1"),))], owner=OWNER) as parts:
         await parts.bus.submit(console_message("go"))

@@ -80,7 +80,7 @@ def test_most_specific_role_applies_except_to_the_owner() -> None:
     assert access.role(console_message("x")) == "build"
 
 
-def test_named_people_have_a_higher_default_role() -> None:
+def test_people_listed_by_name_have_a_higher_default_role() -> None:
     access = AccessControl("chat:7", {("chat", "bot"): ("8", "*")})
     assert access.role(chat_message("x", sender=Sender("7"))) == "build"
     assert access.role(chat_message("x", sender=Sender("8"))) == "general"

@@ -59,9 +59,7 @@ async def results(parts: Parts) -> list[str]:
     return [message.text for message in await load_history(parts) if message.role == "tool"]
 
 
-async def test_session_answer_covers_later_calls_of_the_session(
-    tmp_path: Path, outside: Path
-) -> None:
+async def test_answer_for_a_session_covers_its_later_calls(tmp_path: Path, outside: Path) -> None:
     model = [
         assistant("", (read(outside, "1"),)),
         "one",
@@ -79,7 +77,7 @@ async def test_session_answer_covers_later_calls_of_the_session(
         assert grant["session"]
 
 
-async def test_write_is_asked_about_once_and_shows_its_diff(tmp_path: Path, outside: Path) -> None:
+async def test_write_needs_one_approval_and_shows_its_diff(tmp_path: Path, outside: Path) -> None:
     model = [assistant("", (read(outside, "1"), edit(outside, "2"))), "one"]
     async with owned(tmp_path, *model) as parts:
         await accept_messages(parts, chat_message("go"))

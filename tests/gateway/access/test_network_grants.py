@@ -57,7 +57,7 @@ async def downloads(folder: Path) -> AsyncIterator[tuple[Parts, Downloads]]:
         yield parts, Downloads(parts, ApprovalContext(1, message, session, folder))
 
 
-async def test_once_grant_is_valid_for_one_command(tmp_path: Path) -> None:
+async def test_grant_for_once_is_valid_for_one_command(tmp_path: Path) -> None:
     async with downloads(tmp_path) as (parts, work):
         allowed = await work.answer("once", "curl a.test", "a.test")
         assert allowed is not None

@@ -86,7 +86,7 @@ def test_change_of_equal_length_is_reloaded(file: Path) -> None:
     assert tools(policies, "helper") == {"edit_file"}
 
 
-def test_last_valid_file_stays_in_force_and_is_logged_once(
+def test_last_valid_file_stays_in_effect_and_is_logged_once(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     policies = RoleRegistry(PolicySettings(file))
@@ -106,7 +106,9 @@ def test_last_valid_file_stays_in_force_and_is_logged_once(
     assert tools(policies, "helper") == {"list_dir"}
 
 
-def test_deleted_file_stays_in_force(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_roles_of_a_deleted_file_stay_in_effect(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     policies = RoleRegistry(PolicySettings(file))
     file.unlink()
     with caplog.at_level(logging.ERROR):

@@ -163,7 +163,7 @@ async def test_invalid_answer_is_requested_again(tmp_path: Path) -> None:
         assert await hear(p) == {"action": "accept", "content": {"n": 3}}
 
 
-async def test_password_is_requested_in_the_name_of_the_server_and_not_stored(
+async def test_password_is_requested_for_the_named_server_and_not_stored(
     tmp_path: Path,
 ) -> None:
     question = form("Log in", ("password",), password={"type": "string"})
@@ -198,9 +198,7 @@ async def test_password_is_never_requested_in_a_group(tmp_path: Path) -> None:
         ("https://\u0430pple.com/", "xn--pple-43d.com"),
     ],
 )
-async def test_page_is_shown_with_its_host_for_the_person_to_open(
-    tmp_path: Path, url: str, host: str
-) -> None:
+async def test_page_to_open_is_shown_with_its_host(tmp_path: Path, url: str, host: str) -> None:
     question = {"mode": "url", "message": "Pay", "url": url, "elicitationId": "1"}
     async with running(tmp_path, model_that_asks(question), owner=OWNER, platform=Asking()) as p:
         use_server(p, tmp_path)
@@ -240,7 +238,7 @@ def test_host_that_a_browser_would_reject_is_not_shown(url: str) -> None:
         ("http://[::1]:80/", "::1"),
     ],
 )
-def test_page_has_its_host(url: str, host: str) -> None:
+def test_page_is_named_with_its_host(url: str, host: str) -> None:
     assert Elicitation("s", "?", url=url).host == host
 
 

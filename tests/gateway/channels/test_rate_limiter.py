@@ -283,7 +283,7 @@ async def test_idle_chats_are_forgotten(gate: RateLimiter, time: SimulatedTime) 
     assert len(gate) <= 2048
 
 
-async def test_two_hundred_concurrent_chats_exceed_no_limit_and_none_starves(
+async def test_two_hundred_concurrent_chats_exceed_no_limit_and_all_are_served(
     gate: RateLimiter, time: SimulatedTime
 ) -> None:
     # Slightly above the limits: two clocks that add fractions differ in the last digit.

@@ -73,7 +73,7 @@ async def test_channel_with_a_bug_is_restarted() -> None:
         assert works()
 
 
-async def test_status_shows_the_kind_of_bug_and_the_log_the_details(
+async def test_status_shows_the_kind_of_bug_and_the_log_has_the_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with receiving(Failing(ValueError("https://host/bot1:TOKEN"))) as (supervisor, works):

@@ -143,7 +143,7 @@ async def test_conversation_gets_one_offer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["ask", "accept-edits", "auto"])
-async def test_kept_procedure_is_shown_as_a_diff_in_every_mode(tmp_path: Path, mode: str) -> None:
+async def test_saved_procedure_is_shown_as_a_diff_in_every_mode(tmp_path: Path, mode: str) -> None:
     path = "skills/release/SKILL.md"
     text = "---\nname: release\ndescription: Releases.\n---\nRun `make release`.\n"
     wrote = calls(call("write_file", path=path, content=text))
@@ -193,7 +193,9 @@ async def test_others_cannot_change_the_offer(tmp_path: Path) -> None:
         assert "Only the owner" in await answer_to(parts, chat_message("/learn never"))
 
 
-async def test_skill_from_an_untrusted_conversation_is_announced_as_such(tmp_path: Path) -> None:
+async def test_skill_from_an_untrusted_conversation_is_announced_as_untrusted(
+    tmp_path: Path,
+) -> None:
     model = ScriptedProvider(["Hello.", "Nothing was done."])
     async with running(tmp_path, model) as parts:
         with_skills(parts, tmp_path)

@@ -179,14 +179,14 @@ async def test_message_instead_of_a_choice_continues_planning(tmp_path: Path) ->
     assert "permission mode plan" in str(provider.requests[-1].messages[-1].content)
 
 
-async def test_other_mode_ends_the_offer(tmp_path: Path) -> None:
+async def test_change_of_mode_ends_the_offer(tmp_path: Path) -> None:
     async with running(tmp_path, [PLAN], owner="chat:7") as parts:
         await plan(parts)
         await answer_to(parts, chat_message("/mode ask"))
         assert await offered(parts, chat_message("")) == []
 
 
-async def test_others_get_only_the_modes_that_they_may_choose(tmp_path: Path) -> None:
+async def test_people_other_than_the_owner_are_offered_only_their_modes(tmp_path: Path) -> None:
     other: dict[str, Any] = {"sender": Sender("8")}
     async with running(tmp_path, [PLAN, "Done."], owner="chat:7") as parts:
         answer = await plan(parts, **other)

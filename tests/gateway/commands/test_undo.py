@@ -26,7 +26,7 @@ async def test_file_changes_are_undone_and_redone(tmp_path: Path) -> None:
         assert file.read_text() == "two"
 
 
-async def test_last_turn_is_undone_and_single_steps_by_name(tmp_path: Path) -> None:
+async def test_last_turn_is_undone_and_step_undoes_a_single_call(tmp_path: Path) -> None:
     calls = [
         ToolCall(str(n), "write_file", {"path": path, "content": "new"}, "")
         for n, path in enumerate(("b.txt", "c.txt"))

@@ -50,7 +50,7 @@ def test_next_write_removes_leftovers_of_a_killed_write(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == {file}
 
 
-def test_links_other_names_and_files_being_written_stay(tmp_path: Path) -> None:
+def test_links_other_names_and_files_being_written_are_not_removed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("mine")
     folder = tmp_path / "home"

@@ -44,7 +44,7 @@ def test_person_who_stops_a_turn_needs_no_notification() -> None:
     assert reasons(10, (0, START), (30, STOP)) == []
 
 
-def test_end_of_a_turn_that_began_before_is_not_measured() -> None:
+def test_end_of_a_turn_that_began_earlier_is_not_measured() -> None:
     assert reasons(10, (30, END)) == []
 
 

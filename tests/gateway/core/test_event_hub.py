@@ -177,7 +177,7 @@ async def test_late_watcher_gets_the_running_calls() -> None:
         assert await read(later) == []
 
 
-async def test_calls_of_a_cancelled_turn_are_over() -> None:
+async def test_calls_of_a_cancelled_turn_have_ended() -> None:
     watchers = EventHub()
     with suppress(asyncio.CancelledError), watchers.turn("x", "s"):
         watchers.publish("x", ToolStart("1", "exec", {}))

@@ -128,7 +128,7 @@ def test_only_set_options_are_stored() -> None:
     assert stored.keys() == OPTIONS.keys()
 
 
-def test_invalid_options_are_dropped_and_invalid_tools_allow_none() -> None:
+def test_invalid_options_are_dropped_and_invalid_tools_allow_no_tool() -> None:
     wrong = {"auto": "true", "model": 3, "max_iterations": True, "allowed_tools": "exec", "x": 1}
     assert MessageOptions.from_json(wrong) == MessageOptions(allowed_tools=())
     lists = {"run": 5, "taint": "untrusted", "speakers": [1, {"name": "Bob"}]}

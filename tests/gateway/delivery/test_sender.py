@@ -471,7 +471,7 @@ async def _streaming(parts: Parts, provider_message_id: str) -> None:
     await parts.database.transact(outbox.put, 1, [final], 0.0)
 
 
-async def test_wait_ends_with_the_event_or_the_timeout() -> None:
+async def test_wait_ends_at_the_event_or_the_timeout() -> None:
     wake = asyncio.Event()
     await wait_for(wake, -5)
     await wait_for(wake, 0.001)

@@ -106,5 +106,5 @@ async def test_menu_offers_the_commands(gateway: GatewayProcess) -> None:
     assert names == {name.replace("-", "_") for name in COMMANDS}
 
 
-async def test_open_bot_causes_a_warning(gateway: GatewayProcess) -> None:
+async def test_bot_that_anyone_may_use_causes_a_warning(gateway: GatewayProcess) -> None:
     assert 'allow_from is ["*"]: anyone can use this bot' in gateway.output()

@@ -172,7 +172,7 @@ async def test_people_cannot_read_or_poison_data_of_each_other(
     assert alone.workspace / "common.md" in planted
 
 
-async def test_memory_of_the_owner_is_closed_in_groups(
+async def test_memory_of_the_owner_is_not_available_in_groups(
     alone: GatewayProcess,
 ) -> None:
     alone.model.mind = obey

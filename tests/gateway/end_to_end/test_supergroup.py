@@ -42,7 +42,7 @@ async def test_running_answer_arrives_in_the_supergroup_after_a_kill(
     assert alone.api.answers(SUPER) == [TEXT, "echo: again"]
 
 
-async def test_migration_right_before_a_kill_is_known_afterwards(
+async def test_migration_right_before_a_kill_is_not_lost(
     alone: GatewayProcess,
 ) -> None:
     await alone.start()

@@ -210,7 +210,7 @@ async def test_stopped_worker_hands_its_turn_over_by_a_hint(fleet: Fleet) -> Non
     assert lanes == ["telegram:123456:1"]
 
 
-async def test_workers_of_the_previous_version_run_until_too_old(fleet: Fleet) -> None:
+async def test_workers_of_the_previous_version_run_until_they_are_too_old(fleet: Fleet) -> None:
     await fleet.start()
     old, new = fleet.workers
     numbers = {worker: number_of(worker) for worker in fleet.workers}

@@ -159,7 +159,7 @@ async def test_oldest_messages_are_dropped_while_the_server_is_away(bus: Bus) ->
         assert (stream.reconnects, stream.fanout.dropped_count) == (2, dropped)
 
 
-async def test_server_that_starts_later_is_awaited(bus: Bus) -> None:
+async def test_fanout_waits_for_a_server_that_starts_later(bus: Bus) -> None:
     await asyncio.to_thread(bus.kill)
     sender, listener = bus.fanout(), bus.fanout()
     async with joined(sender) as worker:

@@ -129,7 +129,7 @@ async def test_frames_respect_the_maximum_of_the_server(tmp_path: Path) -> None:
 
 
 @needs_nats
-async def test_database_that_names_the_subjects_is_awaited(
+async def test_fanout_waits_for_the_database_that_names_the_subjects(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts = 0
@@ -178,7 +178,7 @@ def test_nats_is_used_if_configured_and_notify_otherwise() -> None:
     assert isinstance(open_fanout("nats://h", address, None, "kore"), NatsFanout)
 
 
-def test_nats_needs_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nats_requires_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nats", None)
     with pytest.raises(ConfigError, match="nats-py is not installed") as refused:
         open_fanout("nats://h", "postgresql://kore@/kore", None, "kore")

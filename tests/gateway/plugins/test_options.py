@@ -50,7 +50,7 @@ ANSWERS = {
 }
 
 
-def test_answers_reach_servers_and_secrets_the_secret_store(tmp_path: Path) -> None:
+def test_answers_reach_servers_and_secrets_reach_the_secret_store(tmp_path: Path) -> None:
     home, place = tmp_path / "kore", asking(tmp_path)
     refused = kore("plugin", "install", place, "--yes", home=home)
     assert refused.returncode == 1

@@ -34,7 +34,7 @@ def configured(tmp_path: Path, plugins: InstalledPlugins) -> dict[str, McpServer
 
 
 @pytest.mark.parametrize("word", ["${CLAUDE_PLUGIN_ROOT}", "~", "{folder}", "~/../{folder}"])
-def test_plugin_argument_gives_its_server_no_folder(tmp_path: Path, word: str) -> None:
+def test_plugin_argument_does_not_give_its_server_a_folder(tmp_path: Path, word: str) -> None:
     """Its own copy may differ from the approved one, and it may not name other folders."""
     word = word.replace("{folder}", str(tmp_path))
     args = ["${CLAUDE_PLUGIN_ROOT}/server.py", word]
@@ -43,7 +43,7 @@ def test_plugin_argument_gives_its_server_no_folder(tmp_path: Path, word: str) -
 
 
 @pytest.mark.parametrize("key", ["args", "command"])
-def test_plugin_argument_shows_its_server_no_personal_file(tmp_path: Path, key: str) -> None:
+def test_plugin_argument_does_not_expose_a_personal_file(tmp_path: Path, key: str) -> None:
     key_file = tmp_path / "keys" / "id"
     key_file.parent.mkdir()
     key_file.write_text("secret")

@@ -139,7 +139,7 @@ def test_file_is_hashed_without_loading_it(tmp_path: Path) -> None:
         ({"sha": 7}, False),
     ],
 )
-def test_only_a_full_hash_pins(source: dict[str, Any], expected: bool) -> None:
+def test_only_a_full_hash_pins_a_source(source: dict[str, Any], expected: bool) -> None:
     assert is_pinned(source) is expected
 
 

@@ -36,10 +36,10 @@ def _lines(script: str, *words: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_process_is_closed_and_its_children_are_not() -> None:
+def test_process_is_undumpable_and_its_children_are_not() -> None:
     assert _lines(_CHILDREN)[:2] == ["1 True 0 True", "1"]
 
 
-def test_commands_are_closed() -> None:
+def test_verbs_are_undumpable() -> None:
     verbs = ["agent", "gateway"]
     assert _lines(_VERBS, *verbs) == [f"{verb} 0" for verb in verbs]

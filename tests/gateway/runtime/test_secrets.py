@@ -76,7 +76,7 @@ def test_placeholder_key_is_not_redacted(tmp_path: Path) -> None:
     assert redactor_of(settings, {}).clean("ollama/llama3.2") == "ollama/llama3.2"
 
 
-def test_settings_with_a_common_word_as_secret_are_named(tmp_path: Path) -> None:
+def test_secret_settings_whose_value_is_a_common_word_are_named(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
         {

@@ -449,7 +449,7 @@ async def test_job_that_would_be_rejected_asks_no_person(tmp_path: Path) -> None
     assert "several people are in this conversation" in model.requests[-1].messages[-1].text
 
 
-async def test_job_is_tried_before_the_question_and_created_once(tmp_path: Path) -> None:
+async def test_job_is_validated_before_the_question_and_created_once(tmp_path: Path) -> None:
     from agent.types import assistant
 
     unread = tool_call("c1", "schedule", action="add", when="whenever", text="tea")

@@ -208,7 +208,7 @@ def test_words_that_are_not_a_time_are_rejected_or_part_of_the_text(text: str) -
         ("zh-Hans", "C.UTF-8", "Sat 12-05", "12/05 视为 12 月 5 日；5 月 12 日请写 2027-05-12"),
     ],
 )
-def test_slashed_date_is_read_in_the_usual_order_and_explained(
+def test_slashed_date_is_read_in_the_local_order_and_explained(
     monkeypatch: pytest.MonkeyPatch, language: str, locale: str, slot: str, note: str
 ) -> None:
     for name in ("LC_ALL", "LC_TIME"):
@@ -239,7 +239,7 @@ def test_slashed_date_is_read_in_the_usual_order_and_explained(
         "每小时9点喝茶",
     ],
 )
-def test_rest_of_a_time_is_never_text(text: str) -> None:
+def test_text_never_begins_with_the_rest_of_a_time(text: str) -> None:
     with pytest.raises(
         KoreError,
         match="looks like part of the time",

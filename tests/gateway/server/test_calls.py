@@ -22,7 +22,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Served]:
         yield server
 
 
-async def test_conversation_by_calls(server: Served) -> None:
+async def test_conversation_works_over_calls(server: Served) -> None:
     status, session = await server.call("send_message", "chat", session=None, text="hi")
     assert status == 200
     async with server.parts.service.follow_session(session) as events:

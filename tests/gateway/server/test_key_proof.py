@@ -244,6 +244,6 @@ def test_other_machines_require_https(address: str) -> None:
     "address",
     ["http://127.0.0.1:8790", "http://localhost:1", "http://[::1]:2", "https://a.example"],
 )
-def test_own_machine_and_https_may_be_attached_to(address: str) -> None:
+def test_client_may_attach_to_its_own_machine_and_over_https(address: str) -> None:
     check_client_address(address)
     Client(address, SECRET)

@@ -69,7 +69,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-def test_addresses_of_the_server() -> None:
+def test_server_recognizes_its_own_addresses() -> None:
     hosts = HostNames("127.0.0.1", ["kore.example.org", "10.0.0.7:9000", "fd00::1"])
     local = ("127.0.0.1", 8790)
     assert hosts.leads_here("127.0.0.1:8790", "http", local)
@@ -97,11 +97,11 @@ def test_addresses_of_the_server() -> None:
         ("127.0.0.2:8790", "127.0.0.1"),
     ],
 )
-def test_addresses_possibly_used_by_others(host: str, address: str) -> None:
+def test_addresses_that_others_may_use_are_recognized(host: str, address: str) -> None:
     assert not HostNames("127.0.0.1", ["10.0.0.7:9000"]).leads_here(host, "http", (address, 8790))
 
 
-def test_tls_proves_the_name() -> None:
+def test_tls_authenticates_the_name() -> None:
     hosts = HostNames("localhost")
     assert hosts.leads_here("localhost:8790", "https", ("127.0.0.1", 8790))
     assert not hosts.leads_here("localhost:8791", "https", ("127.0.0.1", 8790))
@@ -142,7 +142,7 @@ async def test_relay_at_the_other_loopback_address_gets_no_proof(server: Served,
 
 
 @NEEDS_IPV6
-async def test_clients_reach_no_relay_by_the_name_localhost(server: Served) -> None:
+async def test_clients_of_localhost_reach_no_relay(server: Served) -> None:
     address = server.address.replace("127.0.0.1", "localhost")
     async with Relay(server.address) as relay:
         async with Client(address, server.secrets["read"], patience_s=0) as client:

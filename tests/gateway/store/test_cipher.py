@@ -154,7 +154,7 @@ def test_same_text_is_never_sealed_identically() -> None:
     # Explicit ids, since the keys differ between the processes of a test run.
     ids=["another key", "no key", "a key too many"],
 )
-def test_wrong_key_changes_not_one_byte(
+def test_wrong_key_does_not_change_a_single_byte(
     tmp_path: Path, sealing_key: bytes | None, opened: bytes | None, sentence: str
 ) -> None:
     path = tmp_path / "kore.db"

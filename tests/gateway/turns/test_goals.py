@@ -118,7 +118,9 @@ async def test_goal_and_its_use_are_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "reason"), [("--turns 1", "turns"), ("--time 0.000001m", "time")]
 )
-async def test_limit_pauses_and_is_named(tmp_path: Path, limit: str, reason: str) -> None:
+async def test_reached_limit_pauses_the_goal_and_is_named(
+    tmp_path: Path, limit: str, reason: str
+) -> None:
     model = ScriptedProvider(["Begun.", unmet(), "More.", unmet(), "Done.", MET])
     async with running(tmp_path, model, owner="chat:7") as parts:
         text = await say(parts, f"{GOAL} {limit}")

@@ -125,7 +125,7 @@ async def test_trust_in_a_server_applies_to_unattended_runs(tmp_path: Path, answ
         assert (last == "two") == (answer == "always")
 
 
-async def test_trust_ends_with_another_program(tmp_path: Path) -> None:
+async def test_trust_does_not_apply_to_another_program(tmp_path: Path) -> None:
     turn = [calls(call("mcp__s__echo", n, text=n)) for n in ("one", "two")]
     model = ScriptedProvider([*turn, "done", *turn, "done"])
     async with running(tmp_path, model, owner=OWNER) as parts:

@@ -113,5 +113,5 @@ async def test_late_end_of_a_worker_hides_no_event_of_the_next() -> None:
     assert await shown_after(begins(1), begins(2), text(2), alive={2}) == [TextDelta("on")]
 
 
-async def test_turn_of_a_dead_worker_is_over() -> None:
+async def test_turn_of_a_dead_worker_has_ended() -> None:
     assert await shown_after(begins(1), text(1), alive={2}) == []

@@ -90,7 +90,7 @@ async def test_edit_and_undo_apply_to_the_unsaved_text(
         assert file.read_text() == "total = 7\nmore = 1\n"
 
 
-async def test_unseen_text_is_not_replaced(setup: EditorSetup) -> None:
+async def test_text_that_the_model_has_not_seen_is_not_replaced(setup: EditorSetup) -> None:
     file = setup.project / "a.py"
     async with setup.open(capabilities=OFFER) as (editor, connection, _):
         session = await session_of(setup, connection)

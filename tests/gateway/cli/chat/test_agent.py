@@ -216,7 +216,7 @@ def test_interrupt_ends_a_real_turn_with_130(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_question_of_the_model_exits_with_4_and_prints_its_options(
+def test_question_of_the_model_prints_its_options_and_exits_with_4(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     question = '!tool ask_user {"questions": [{"question": "Which?", "options": ["red", "blue"]}]}'

@@ -164,7 +164,7 @@ async def test_chosen_language_is_used_immediately(tmp_path: Path, bot_api: BotA
     assert config(tmp_path / "h") == {"agent": {"language": "zh-Hans"}}
 
 
-async def test_terminal_without_chinese_characters_is_asked_in_ascii(tmp_path: Path) -> None:
+async def test_questions_are_ascii_in_a_terminal_without_chinese_characters(tmp_path: Path) -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     async with kore_there(tmp_path / "h", "init", environ=plain) as terminal:
         await terminal.see("Language [1]:")
@@ -195,7 +195,9 @@ async def test_server_lists_its_models_and_needs_no_scheme(tmp_path: Path, bot_a
     assert (entry["model"], entry["api_base"]) == ("openai/llama-large", f"{model.url}/v1")
 
 
-async def test_undetected_ollama_can_be_chosen(tmp_path: Path, bot_api: BotApi) -> None:
+async def test_ollama_can_be_chosen_when_it_is_not_detected(
+    tmp_path: Path, bot_api: BotApi
+) -> None:
     home = tmp_path / "h"
     async with (
         ModelServer() as model,

@@ -112,7 +112,7 @@ async def test_tabs_work_in_different_folders(
             assert folder_of(screens) == here
 
 
-async def test_chosen_folder_is_not_asked_about(
+async def test_explicit_folder_needs_no_question(
     tmp_path: Path, own: SessionFolder, here: SessionFolder
 ) -> None:
     async with running(tmp_path, []) as parts:

@@ -8,7 +8,7 @@ from gateway.ops.doctor.checks import check_watches
 @pytest.mark.parametrize(
     ("limit", "state"), [("8192\n", "warn"), ("524288\n", "ok"), ("odd", "ok"), (None, "ok")]
 )
-def test_low_watch_limit_is_reported_with_the_command_that_raises_it(
+def test_low_watch_limit_is_reported_with_the_command_to_raise_it(
     tmp_path: Path, limit: str | None, state: str
 ) -> None:
     file = tmp_path / "max_user_watches"

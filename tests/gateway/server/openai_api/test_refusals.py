@@ -66,7 +66,7 @@ async def test_unsupported_endpoint_is_named(server: Served) -> None:
         ({"model": "kore", "messages": [{"role": 7, "content": "hi"}]}, "found a number, expected"),
     ],
 )
-async def test_invalid_field_names_the_found_value(
+async def test_error_for_an_invalid_field_names_the_value(
     server: Served, body: dict[str, Any], words: str
 ) -> None:
     async with server.session("chat") as session:

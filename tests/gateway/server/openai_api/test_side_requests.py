@@ -68,7 +68,7 @@ def test_short_words_inside_lines_are_not_quotes() -> None:
     assert exchanges.is_quoted_in("t", conversation("USER: ok\nASSISTANT: OK."))
 
 
-def test_quote_after_a_while_is_a_message_of_a_person() -> None:
+def test_late_quote_is_a_message_of_a_person() -> None:
     now = 0.0
     exchanges = RecentExchanges(lambda: now)
     exchanges.add("t", conversation(QUESTION), LONG)

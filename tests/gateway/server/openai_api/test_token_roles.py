@@ -216,7 +216,7 @@ async def test_sessions_of_others_cannot_be_named(tmp_path: Path, owner: str) ->
         assert result != session
 
 
-async def test_new_token_with_a_reused_name_is_another_person(tmp_path: Path) -> None:
+async def test_new_token_with_a_reused_name_is_a_different_person(tmp_path: Path) -> None:
     """The owner's token was revoked, and its name is used again for another person."""
     async with served(tmp_path) as server:
         key = {"Idempotency-Key": "k"}

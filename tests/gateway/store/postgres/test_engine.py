@@ -132,7 +132,9 @@ async def test_commit_with_a_lost_response_is_made_once(
         assert await store.transact(preferences.get_state, "count") == "5"
 
 
-async def test_unavailable_server_is_awaited(proxy: CuttingProxy, tmp_path: Path) -> None:
+async def test_transactions_wait_for_an_unavailable_server(
+    proxy: CuttingProxy, tmp_path: Path
+) -> None:
     async with opened(through(proxy, postgres_server.create_database()), tmp_path) as store:
         await store.transact(count_up)
         proxy.is_down = True

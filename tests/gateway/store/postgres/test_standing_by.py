@@ -56,7 +56,7 @@ def test_watch_restarts_after_a_pause() -> None:
     assert not watch.covers_lease
 
 
-async def test_silent_owner_of_a_watched_server_is_replaced_at_once(
+async def test_silent_owner_is_replaced_at_once_if_the_server_was_watched(
     tmp_path: Path,
 ) -> None:
     address = postgres_server.create_database()

@@ -56,7 +56,7 @@ def transaction(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tran
         yield tx
 
 
-def test_approval_of_another_version_is_asked_again(tmp_path: Path) -> None:
+def test_approval_of_another_version_is_requested_again(tmp_path: Path) -> None:
     with open_transaction(tmp_path / "kore.db", cipher=None) as tx:
         key, _ = ask(tx, begin(tx))
         content = '{"title": "exec ls", "tool": "exec"}'
@@ -283,7 +283,7 @@ def test_messages_behind_a_changed_message_are_answered(tx: Transaction) -> None
     assert waiting_texts(tx) == ["next"]
 
 
-def test_edit_of_a_changed_message_is_a_message(tx: Transaction) -> None:
+def test_edit_of_a_changed_message_is_a_new_message(tx: Transaction) -> None:
     accept(tx, ASKED)
     stored.change(tx, "inbox", {"payload": "forged"}, event_id="1:1")
     accept(tx, replace(ASKED, content="hello", event_id="1:2", edited=True))

@@ -636,7 +636,7 @@ async def test_subagent_of_another_chat_cannot_be_stopped(tmp_path: Path) -> Non
         assert await states(parts) == ["running"]
 
 
-async def test_report_represents_everyone_whose_messages_it_answers(tmp_path: Path) -> None:
+async def test_report_is_on_behalf_of_everyone_whose_messages_it_answers(tmp_path: Path) -> None:
     async with running(tmp_path, EchoProvider()) as parts:
         await parts.bus.submit(console_message("/queue join"))
         await parts.until_stored("session")

@@ -531,7 +531,7 @@ def test_malformed_migration_is_ignored() -> None:
     assert chat_migration({"update_id": 1}) is None
 
 
-def test_messages_of_a_listened_group_are_overheard() -> None:
+def test_messages_of_a_group_with_listen_become_context() -> None:
     here = DecodeContext(
         BOT, "42", ChatSettingsIndex({"telegram": {"-7": ChatSettings(listen=True)}})
     )

@@ -141,7 +141,7 @@ async def test_token_is_not_in_tracebacks_of_malformed_responses() -> None:
     assert TOKEN.partition(":")[2] not in "".join(traceback.format_exception(info.value))
 
 
-async def test_missing_connection_is_not_sent() -> None:
+async def test_message_without_a_connection_is_not_sent() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"

@@ -66,7 +66,7 @@ async def test_invalid_answer_is_asked_again(
         assert await say_hello(terminal, owner) == SessionFolder(str(here))
 
 
-async def test_chosen_folder_is_not_asked_about(
+async def test_explicit_folder_needs_no_question(
     owner: MemoryService, home: Path, folders: tuple[Path, Path]
 ) -> None:
     own, here = folders
@@ -110,7 +110,7 @@ async def test_resumed_session_moves_the_conversation_to_its_folder(
 
 
 @pytest.mark.parametrize(("key", "index"), [("a", 0), ("b", 1)])
-async def test_single_turn_asks_at_a_terminal(
+async def test_single_turn_asks_its_question_at_a_terminal(
     owner: MemoryService, home: Path, folders: tuple[Path, Path], key: str, index: int
 ) -> None:
     own, here = folders

@@ -22,10 +22,10 @@ from tests.fakes.memory_service import MemoryService
 class Summing(MemoryService):
     """Service that makes a summary before every answer."""
 
-    def _tell(self, lane: str, event: WatchEvent) -> None:
+    def _publish_event(self, lane: str, event: WatchEvent) -> None:
         if isinstance(event, Delivered):
-            super()._tell(lane, events.Compacted(900, 100, 2, 0, 7))
-        super()._tell(lane, event)
+            super()._publish_event(lane, events.Compacted(900, 100, 2, 0, 7))
+        super()._publish_event(lane, event)
 
 
 class Refusing(MemoryService):
@@ -123,7 +123,7 @@ class Watching(MemoryService):
     """Service that reports a changed file."""
 
     def change(self, lane: str) -> None:
-        self._tell(lane, events.FileChanged("/project/a.txt", "user"))
+        self._publish_event(lane, events.FileChanged("/project/a.txt", "user"))
 
 
 async def test_changed_file_keeps_the_line_being_typed() -> None:

@@ -72,7 +72,7 @@ async def test_picture_is_read(
         ("pbpaste", {}, "darwin"),
     ],
 )
-async def test_text_is_read_without_a_picture(
+async def test_text_is_read_if_there_is_no_picture(
     tmp_path: Path, name: str, variables: Mapping[str, str], platform: str
 ) -> None:
     stand_in(

@@ -27,7 +27,7 @@ def test_unpasted_bracketed_text_is_unchanged() -> None:
     assert Pastes().whole("[pasted 20 lines]") == "[pasted 20 lines]"
 
 
-def test_recalled_short_line_is_typed_text_and_long_line_is_a_paste() -> None:
+def test_recalled_short_line_counts_as_typed_and_long_line_as_pasted() -> None:
     pastes = Pastes()
     long = "@/etc/hosts\n" * 20
     assert pastes.recall("see @/etc/hosts") == "see @/etc/hosts"

@@ -74,7 +74,7 @@ def test_answer_streamed_by_an_earlier_view_is_not_repeated() -> None:
     assert out.getvalue().count("yes") == 1
 
 
-def test_text_voided_by_a_retry_is_shown_again() -> None:
+def test_text_discarded_by_a_retry_is_shown_again() -> None:
     text = rendered_turn(
         events.IterationStart(1, 5),
         events.TextDelta("half an ans"),

@@ -182,7 +182,7 @@ def test_valid_edit_takes_effect(tmp_path: Path) -> None:
     assert sorted(os.listdir(file.parent)) == ["audit-pending.jsonl", "config.json"]
 
 
-def test_invalid_edit_is_saved_aside_and_resumed(tmp_path: Path) -> None:
+def test_invalid_edit_is_saved_as_a_draft_and_resumed(tmp_path: Path) -> None:
     file = write_config(tmp_path / "h", KEPT)
     wrong = {"EDITOR": "sed -i s/allow_from/alow_from/"}
     result = kore("config", "edit", home=file.parent, environ=wrong)

@@ -64,7 +64,7 @@ def test_uncommitted_changes_contain_new_files_and_leave_the_index_alone(
     assert git(folder, "count-objects") == "4 objects, 16 kilobytes"
 
 
-def test_new_files_that_the_person_ignores_everywhere_are_left_out(
+def test_new_files_in_the_global_ignore_list_are_left_out(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "settings"
