@@ -60,6 +60,7 @@ from agent.tools.function_tool import FunctionTool, read_tools
 from agent.tools.registry import ToolRegistry
 from agent.tools.run_context import DepsT
 from agent.tools.runner import Permissions
+from agent.turn.background_hooks import BackgroundHooks
 from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
 from agent.turn.request import TurnRequest
@@ -177,6 +178,7 @@ class Agent(Generic[DepsT]):
         # Can be extended before the first run, so that two agents can hand over to each other.
         self.handoffs: list[Agent[Any] | Handoff[Any]] = list(handoffs)
         self.hooks = tuple(hooks)
+        self.background_hooks = BackgroundHooks()
         self.tracing = tracing
         self.skills = skills
         self._mcp_settings = mcp_servers
@@ -672,6 +674,7 @@ class Agent(Generic[DepsT]):
         """Close the agent as `aclose` does, without the agents in `handoffs`."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.models.aclose)
+            stack.push_async_callback(self.background_hooks.aclose)
             if self.has_tools:
                 stack.push_async_callback(self.toolbox.aclose)
             if "watches" in vars(self):

@@ -41,13 +41,30 @@ def named_servers(text: str, servers: McpServers) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name in servers.names))
 
 
+@frozen
+class PromptCall:
+    """Prompt of a server that a person calls: `/server:prompt arguments`."""
+
+    server: str
+    prompt: str
+    arguments: str
+
+
+def prompt_call(text: str, names: Collection[str]) -> PromptCall | None:
+    """Return the call at the beginning of a message, or None if it calls none of these servers."""
+    match = _PROMPT.match(text)
+    if match is None or match[1] not in names:
+        return None
+    return PromptCall(match[1], match[2], match[3] or "")
+
+
 async def server_quotes(text: str, servers: McpServers, names: Collection[str]) -> ServerQuotes:
     """Return the resources and prompts that a message refers to, or the reasons for failures."""
     texts: list[str] = []
     taint = NOTHING
-    if (match := _PROMPT.match(text)) and match[1] in names:
-        taint |= _taint(servers, match[1])
-        texts.append(await _prompt(servers, match[1], match[2], match[3] or ""))
+    if (call := prompt_call(text, names)) is not None:
+        taint |= _taint(servers, call.server)
+        texts.append(await _prompt(servers, call.server, call.prompt, call.arguments))
     for match in list(_RESOURCE.finditer(text))[:_MAX_RESOURCES]:
         server, uri = match[1], match[2]
         if server in names:

@@ -36,6 +36,7 @@ from agent.subagents.handoff import Handoff
 from agent.tools.base import AddedFolders, ToolEnvironment
 from agent.turn.context_usage import PromptAudience
 from agent.turn.guardrails import Guardrails
+from agent.turn.hook_chain import report_outside_turn
 from agent.turn.request import AgentServices, TurnRequest
 from agent.types import Message, Result, assistant
 from agent.undo.recorder import OpenChangeLog, RecorderFactory
@@ -147,9 +148,15 @@ class LibraryRun:
             if self._options.get("session"):
                 await store.save_views()
             else:
+                await self._end_session()
                 agent.forget_folders(session)
                 for reachable in agents:
                     await reachable.toolbox.end(session)
+
+    async def _end_session(self) -> None:
+        """Report the end of a conversation that only this run knows."""
+        environment = self._environment(self._agent)
+        await report_outside_turn(self._agent, "SessionEnd", environment, {"reason": "other"})
 
     async def _draft(self, store: HistoryRunStore) -> PromptDraft:
         workspace = self._agent.workspace

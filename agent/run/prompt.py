@@ -15,6 +15,7 @@ from agent.types import Context, Message, Part, Taint, Text
 
 if TYPE_CHECKING:
     from agent.context.compaction.compactor import Conversation
+    from agent.turn.hooks import PromptExpansion
 
 
 @frozen
@@ -91,6 +92,8 @@ class PromptDraft:
     may_remember: bool = True
     # None for sub-agents, who have instructions from their caller.
     mode: PermissionMode | None = None
+    # Commands in the message that are replaced by prompts, also if the turn is resumed.
+    expansions: "list[PromptExpansion]" = field(default_factory=list)
     after_store: list[Callable[[], None]] = field(default_factory=list)
 
     @property

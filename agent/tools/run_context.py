@@ -27,7 +27,10 @@ class ToolInterceptor(Protocol):
     async def before_tool(self, context: CallContext) -> ToolResult | None:
         """Return a result that replaces the call's, or None."""
 
-    async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult: ...
+    async def after_tool(
+        self, context: CallContext, result: ToolResult, *, has_begun: bool
+    ) -> ToolResult:
+        """Return the result, possibly changed; `has_begun`: the tool itself ran."""
 
     def consent_reason(self, call_id: str) -> str | None:
         """Return a reason to ask a person about the call, regardless of the policy."""

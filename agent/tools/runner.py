@@ -157,14 +157,21 @@ class ToolRunner:
             return ToolResult(refusal, is_error=True, is_denied=True)
         if self.interceptor is None:
             return await self._run(context, on_start)
+        has_begun = False
+
+        async def begin() -> None:
+            nonlocal has_begun
+            await on_start()
+            has_begun = True
+
         result = await self.interceptor.before_tool(context)
         if result is None:
-            result = await self._run(context, on_start)
+            result = await self._run(context, begin)
         elif result.is_error and (tool := self.toolbox.find(context.call.name)) is not None:
             reason = self.redactor.clean(result.for_model)
             await self._record_refusal(tool, context.call.arguments or {}, context, reason)
             result = replace(result, is_denied=True)
-        changed = await self.interceptor.after_tool(context, result)
+        changed = await self.interceptor.after_tool(context, result, has_begun=has_begun)
         # Even a changed text may quote data that the tool has seen.
         return replace(changed, taint=changed.taint | result.taint, is_denied=result.is_denied)
 

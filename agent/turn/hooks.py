@@ -1,10 +1,9 @@
 """Hooks: application code that runs around turns, model calls and tool calls."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_checkable
 
 from agent.approvals import ApprovalRequest
-from agent.errors import PolicyDenied, ToolError
 from agent.prompts import load_prompt
 from agent.providers.base import ModelRequest
 from agent.records import frozen
@@ -13,8 +12,10 @@ from agent.tools.run_context import DepsT, RunContext
 from agent.types import Context, Message, Taint, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from agent.tools.base import ToolEnvironment
-    from agent.tools.registry import ToolRegistry
+    from agent.providers.pool import ModelPool
+    from agent.providers.usage import UsageMeter
+    from agent.turn.background_hooks import BackgroundHooks
+    from agent.turn.hook_events import HookEventName
 
 
 class Hooks(Generic[DepsT]):
@@ -66,7 +67,31 @@ class Hooks(Generic[DepsT]):
         """Handle a question that is sent to a person."""
 
 
-TurnEvent = Literal["SessionStart", "UserPromptSubmit", "Stop", "Notification"]
+@frozen
+class HookContext:
+    """Call, or event outside calls, and the services for its hooks.
+
+    `call` describes both; its own call is empty outside calls. `end_turn` ends the turn with a
+    reason once the results of its calls are stored.
+    """
+
+    call: CallContext
+    models: "ModelPool"
+    meter: "UsageMeter"
+    background: "BackgroundHooks"
+    end_turn: Callable[[str], None]
+    is_subagent: bool = False
+
+
+@frozen
+class PromptExpansion:
+    """Command in a person's message that is replaced by a prompt: a skill's, or an MCP server's."""
+
+    type: Literal["slash_command", "mcp_prompt"]
+    name: str
+    arguments: str
+    source: str
+    text: str
 
 
 @frozen
@@ -106,132 +131,17 @@ class SeesTools(Protocol):
     """
 
     async def before_call(
-        self, context: CallContext, tool: Tool
+        self, context: HookContext, tool: Tool
     ) -> ToolResult | AskFirst | None: ...
     async def after_call(
-        self, context: CallContext, tool: Tool, result: ToolResult
+        self, context: HookContext, tool: Tool, result: ToolResult
     ) -> ToolResult: ...
 
 
 @runtime_checkable
 class SeesTurns(Protocol):
-    """Optional capability of hooks: receive turn events with a call context."""
+    """Optional capability of hooks: receive events outside calls, with their input."""
 
-    async def on_turn(
-        self, event: TurnEvent, context: CallContext, facts: Mapping[str, Any]
+    async def on_event(
+        self, event: "HookEventName", context: HookContext, facts: Mapping[str, Any]
     ) -> HookWords: ...
-
-
-class HookChain:
-    """Hooks of one turn, run in order before a call and in reverse order after it.
-
-    `context` returns the context for events outside tool calls.
-    """
-
-    def __init__(
-        self,
-        hooks: Sequence[Hooks[Any]],
-        environment: "ToolEnvironment",
-        toolbox: "ToolRegistry",
-        context: Callable[[], CallContext],
-    ) -> None:
-        self._hooks = hooks
-        self._toolbox = toolbox
-        self._context = context
-        # Reasons for asking a person, by call id.
-        self._consent_reasons: dict[str, str] = {}
-        # Ids of calls whose tool did not run.
-        self._replaced: set[str] = set()
-        self._run: RunContext[Any] = RunContext.of(environment)
-
-    async def begin(self, prompt: str, *, is_new_session: bool) -> HookWords:
-        """Return the answers of the hooks to a prompt, before the first reply."""
-        words = HookWords()
-        if is_new_session:
-            for hook in self._hooks:
-                text = await hook.session_start(self._run)
-                words = words.with_more(HookWords(text or ""))
-                words = words.with_more(await self._tell(hook, "SessionStart", source="startup"))
-        for hook in self._hooks:
-            try:
-                text = await hook.before_turn(self._run, prompt)
-            except PolicyDenied as exc:
-                return words.with_more(HookWords(refusal=str(exc)))
-            words = words.with_more(HookWords(text or ""))
-            words = words.with_more(await self._tell(hook, "UserPromptSubmit", prompt=prompt))
-            if words.refusal is not None:
-                return words
-        return words
-
-    async def before_end(self, reply: Message, *, is_again: bool) -> HookWords:
-        """Return the answers of the hooks to a reply that would end the turn."""
-        words = HookWords()
-        for hook in self._hooks:
-            words = words.with_more(HookWords(await hook.before_end(self._run, reply) or ""))
-            facts = {"stop_hook_active": is_again, "last_assistant_message": reply.text}
-            words = words.with_more(await self._tell(hook, "Stop", **facts))
-        return words
-
-    async def notify(self, context: CallContext, question: ApprovalRequest) -> None:
-        for hook in self._hooks:
-            await hook.on_question(self._run, question)
-            if isinstance(hook, SeesTurns):
-                facts = {
-                    "message": f"{question.tool}: {question.reason}",
-                    "notification_type": "permission_prompt",
-                }
-                await hook.on_turn("Notification", context, facts)
-
-    def consent_reason(self, call_id: str) -> str | None:
-        return self._consent_reasons.get(call_id)
-
-    async def _tell(self, hook: Hooks[Any], event: TurnEvent, **facts: Any) -> HookWords:
-        if not isinstance(hook, SeesTurns):
-            return HookWords()
-        return await hook.on_turn(event, self._context(), facts)
-
-    async def before_model(self, request: ModelRequest) -> ModelRequest | Message:
-        for hook in self._hooks:
-            change = await hook.before_model(self._run, request)
-            if isinstance(change, Message):
-                return change
-            request = change or request
-        return request
-
-    async def after_model(self, request: ModelRequest, reply: Message) -> Message:
-        for hook in reversed(self._hooks):
-            reply = await hook.after_model(self._run, request, reply) or reply
-        return reply
-
-    async def before_tool(self, context: CallContext) -> ToolResult | None:
-        try:
-            for hook in self._hooks:
-                if isinstance(hook, SeesTools):
-                    tool = self._toolbox.find(context.call.name)
-                    # An unknown tool needs no hook: the model gets an error anyway.
-                    result = await hook.before_call(context, tool) if tool else None
-                else:
-                    result = await hook.before_tool(self._run, context.call)
-                if isinstance(result, AskFirst):
-                    self._consent_reasons.setdefault(context.call.id, result.reason)
-                elif result is not None:
-                    self._replaced.add(context.call.id)
-                    return result
-        except (PolicyDenied, ToolError) as exc:
-            self._replaced.add(context.call.id)
-            return ToolResult(str(exc), is_error=True)
-        return None
-
-    async def after_tool(self, context: CallContext, result: ToolResult) -> ToolResult:
-        has_run = context.call.id not in self._replaced
-        self._replaced.discard(context.call.id)
-        try:
-            for hook in reversed(self._hooks):
-                if isinstance(hook, SeesTools):
-                    if has_run and (tool := self._toolbox.find(context.call.name)) is not None:
-                        result = await hook.after_call(context, tool, result)
-                else:
-                    result = await hook.after_tool(self._run, context.call, result) or result
-        except (PolicyDenied, ToolError) as exc:
-            return ToolResult(str(exc), is_error=True)
-        return result

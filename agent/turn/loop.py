@@ -35,7 +35,8 @@ from agent.turn.tool_executor import ToolExecutor, TurnAborted
 from agent.types import Context, Message, ReasoningEffort, assistant
 
 if TYPE_CHECKING:
-    from agent.turn.hooks import HookChain, HookWords
+    from agent.turn.hook_chain import HookChain
+    from agent.turn.hooks import HookWords, PromptExpansion
     from agent.turn.output_links import OutputLinks
     from agent.turn.tracing import TurnTracing
 
@@ -135,6 +136,7 @@ class AgentLoop:
         """
         begun = sum(message.role == "assistant" for message in self.earlier_messages)
         await self._execute(resumed=True)
+        self._check_hooks()
         if self.ends_with_question:
             return
         for n in range(begun + 1, max_iterations + 1):
@@ -142,6 +144,7 @@ class AgentLoop:
             await self._outlet.emit(events.IterationStart(n, max_iterations))
             reply = await self._plan()
             await self._execute()
+            self._check_hooks()
             await self._outlet.emit(events.State("reflecting"))
             is_over = self.ends_with_question or self.handoff is not None
             if is_over or not reply.tool_calls or find_signal(reply.text)[0]:
@@ -151,10 +154,14 @@ class AgentLoop:
                 return
         raise TurnAborted("max_iterations", render_prompt("max_iterations", n=max_iterations))
 
-    async def hooks_begin(self, prompt: str, *, is_new_session: bool) -> "HookWords":
+    async def hooks_begin(
+        self, prompt: str, expansions: "Sequence[PromptExpansion]", *, is_new_session: bool
+    ) -> "HookWords":
         """Return the answers of hooks before the first reply."""
         assert self._call.hooks is not None, "asked only where there are hooks"
-        return await self._call.hooks.begin(prompt, is_new_session=is_new_session)
+        return await self._call.hooks.begin(
+            prompt, is_new_session=is_new_session, expansions=expansions
+        )
 
     async def add_words_of_hook(self, words: "HookWords", behind: Sequence[Message] = ()) -> None:
         """Append text of hooks after the messages in `behind`.
@@ -178,6 +185,12 @@ class AgentLoop:
         # Without calls, the reply would otherwise be stored only at the end of the turn.
         await self.add_words_of_hook(words, () if reply.tool_calls else (reply,))
         return True
+
+    def _check_hooks(self) -> None:
+        """Raise `TurnAborted` if a hook of a call ends the turn."""
+        if self._call.hooks is not None and (reason := self._call.hooks.end_reason) is not None:
+            why = self._call.redactor.clean(reason)
+            raise TurnAborted("hook", t("A hook ended this turn: {why}", why=why))
 
     @property
     def totals(self) -> UsageTotals:

@@ -27,15 +27,18 @@ if TYPE_CHECKING:
     from agent.context.compaction.summarizer import Summary
     from agent.skills.catalog import SkillCatalog
     from agent.tools.registry import JoinSource
+    from agent.turn.background_hooks import BackgroundHooks
     from agent.turn.guardrails import Guardrails
-    from agent.turn.hooks import Hooks
+    from agent.turn.hooks import Hooks, PromptExpansion
     from agent.turn.tracing import Tracing
 
 
 class AgentServices(Protocol):
     """Services that all turns of an agent share; implemented by `Agent`."""
 
+    background_hooks: "BackgroundHooks"
     gauge: TokenCalibration
+    hooks: "tuple[Hooks[Any], ...]"
     models: ModelPool
     redactor: Redactor
     settings: AgentSettings
@@ -78,10 +81,11 @@ class TurnRequest:
     `keeper` stores compactions; without it, older messages are only left out of requests.
     `exposure` is the session's taint and grows with the turn. `character` is the speaking agent, if
     not the main agent, and `persona` its style in this chat (see `Workspace.system_prompt`).
-    `is_prompted`: a person, or a job of that person, sent the last message. `memory_text` is the
-    memory from the start of the session; without it, the file is read. With `watches`, changes in
-    the working folder become events of the turn. `join_source` adds tools of the session.
-    `is_data`: a program reads the answer, so its links are not defused.
+    `is_prompted`: a person, or a job of that person, sent the last message; `expansions` are the
+    commands in it that were replaced by prompts. `memory_text` is the memory from the start of the
+    session; without it, the file is read. With `watches`, changes in the working folder become
+    events of the turn. `join_source` adds tools of the session. `is_data`: a program reads the
+    answer, so its links are not defused.
     """
 
     environment: ToolEnvironment
@@ -104,6 +108,7 @@ class TurnRequest:
     memory_text: str | None = None
     hooks: "Sequence[Hooks[Any]]" = ()
     is_prompted: bool = True
+    expansions: "Sequence[PromptExpansion]" = ()
     guardrails: "Guardrails | None" = None
     tracing: "Tracing | None" = None
     model_settings: ModelSettings | None = None

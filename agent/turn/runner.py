@@ -42,7 +42,8 @@ from agent.tools.runner import ToolRunner
 from agent.turn.completion_signal import find_signal
 from agent.turn.context_usage import environment_of, tools_of
 from agent.turn.event_stream import EventStream
-from agent.turn.hooks import HookChain, withdrawn_prompt
+from agent.turn.hook_chain import HookChain
+from agent.turn.hooks import withdrawn_prompt
 from agent.turn.loop import AgentLoop, ModelCallConfig
 from agent.turn.request import AgentServices, TurnRequest
 from agent.turn.tool_executor import ToolExecutor, TurnAborted
@@ -174,7 +175,7 @@ class AgentTurn:
             return
         prompts = sum(message.role == "user" for message in task.messages)
         is_new = prompts == 1 and task.summary is None and not task.trimmed
-        words = await loop.hooks_begin(question.text, is_new_session=is_new)
+        words = await loop.hooks_begin(question.text, task.expansions, is_new_session=is_new)
         if words.refusal is not None:
             await task.progress.replace_prompt(withdrawn_prompt())
             refusal = self._agent.redactor.clean(words.refusal)
@@ -229,7 +230,7 @@ class AgentTurn:
             wishes = wishes.over(opened.project)
         hooks = None
         if task.hooks:
-            hooks = HookChain(task.hooks, here, toolbox, self._hook_context)
+            hooks = HookChain(task, agent, toolbox, self._hook_context)
         call = ModelCallConfig(
             provider=opened.provider,
             model=opened.model,
@@ -290,7 +291,8 @@ class AgentTurn:
             if isinstance(task.keeper, PrefixStore):
                 task.keeper.remember_prefix(prefix)
             summariser = Summariser(agent.models, agent.redactor, prefix)
-            compactor = Compactor(summariser, task.exposure, task.meter, task.keeper)
+            may_compact = call.hooks.may_compact if call.hooks is not None else None
+            compactor = Compactor(summariser, task.exposure, task.meter, task.keeper, may_compact)
         window = RequestWindow(
             Conversation(list(task.messages), task.trimmed, task.summary, task.begun),
             room,

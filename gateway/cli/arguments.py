@@ -449,6 +449,15 @@ def add_agents_arguments(parser: argparse.ArgumentParser) -> None:
     add("--project", action="store_true", help="in ./.kore/agents instead of Kore's folder")
 
 
+def add_hooks_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_json(actions.add_parser("list", help="list the hooks that run in this folder"))
+    setup = actions.add_parser("setup", help="run the hooks of the event Setup in this folder")
+    setup.add_argument(
+        "--maintenance", action="store_true", help="with the trigger `maintenance`, not `init`"
+    )
+
+
 def add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     install = actions.add_parser("install", help="show a plugin, and install it once you agree")

@@ -156,6 +156,12 @@ VERBS = (
         ),
     ),
     Verb(
+        "hooks",
+        "list hooks, or run those for setting up a folder",
+        "gateway.cli.verbs.hooks:run",
+        ("kore hooks list", "kore hooks setup"),
+    ),
+    Verb(
         "plugin",
         "manage plugins: install, list, update, remove, audit",
         "gateway.cli.verbs.extensions.plugin:run",

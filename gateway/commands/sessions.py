@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
+from agent.tools.base import ToolEnvironment
+from agent.turn.hook_chain import report_outside_turn
 from gateway.commands.declaration import CONVERSATION, chat_command
 from gateway.commands.dispatcher import CommandCall
 from gateway.core.errors import CommandRefused
@@ -152,6 +154,7 @@ async def answer_new(call: CommandCall) -> str:
     toolbox = call.services.agent.toolbox
     stop_notice = stopped_tasks_text(toolbox.tasks(call.session), code)
     await toolbox.end(call.session)
+    await _report_end(call, call.session, "clear")
     return f"{text} {stop_notice}".rstrip()
 
 
@@ -202,15 +205,35 @@ def answer_rename(call: CommandCall, tx: Transaction) -> str:
     audience="private",
     replaces_window=True,
 )
-def answer_resume(call: CommandCall, tx: Transaction) -> str:
+async def answer_resume(call: CommandCall) -> str:
+    text, is_left = await call.services.database.transact(_resume_session, call)
+    if call.session is not None and is_left:
+        await _report_end(call, call.session, "resume")
+    return text
+
+
+async def _report_end(call: CommandCall, session: str, reason: str) -> None:
+    """Report to hooks that the chat has left a conversation which no other chat uses."""
+    agent = call.services.agent
+    environment = ToolEnvironment(
+        session=session,
+        workspace=call.folder,
+        memory=agent.workspace.owner_memory,
+        places=agent.workspace.origin,
+    )
+    await report_outside_turn(agent, "SessionEnd", environment, {"reason": reason})
+
+
+def _resume_session(tx: Transaction, call: CommandCall) -> tuple[str, bool]:
+    """Return the answer, and whether no chat uses the earlier conversation any more."""
     argument, session = call.argument, call.session
     if not argument and session and session_admin.status_of(tx, session) == "paused":
         session_admin.set_status(tx, session, "open")
-        return t("Continuing conversation `{here}`.", here=session)
+        return t("Continuing conversation `{here}`.", here=session), False
     infos = sessions.recent(tx, MAX_SESSIONS, scope_of(call))
     if not argument:
         lines = session_lines(call, infos) or [t("There are none yet.")]
-        return "\n".join([t("`/resume N` continues one of these:"), *lines])
+        return "\n".join([t("`/resume N` continues one of these:"), *lines]), False
     if argument.isdecimal() and len(argument) <= len(str(MAX_SESSIONS)):
         if not 1 <= int(argument) <= len(infos):
             raise CommandRefused(
@@ -234,9 +257,11 @@ def answer_resume(call: CommandCall, tx: Transaction) -> str:
     session_admin.set_status(tx, session, "open")
     sessions.bind(tx, call.message.session_key, session)
     (info,) = sessions.recent(tx, 1, session=session)
-    return plural(
+    text = plural(
         info.messages,
         "Back in conversation `{id}` ({n} message).",
         "Back in conversation `{id}` ({n} messages).",
         id=session,
     )
+    left = call.session
+    return text, left not in (None, session) and not sessions.is_in_use(tx, left)

@@ -31,6 +31,7 @@ COMMANDS = {
         "sessions.answer_resume",
         group="Conversation",
         choices="sessions.session_choices",
+        takes_time=True,
         audience="private",
         replaces_window=True,
     ),

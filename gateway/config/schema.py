@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, JsonValue, PrivateAttr, create_model
+from pydantic import AfterValidator, Field, JsonValue, PrivateAttr, create_model
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agent.turn.hook_events import HookEventName
 from gateway.config.channel_section import ChannelSection, built_in_sections
 from gateway.config.origin import Loc, MissingVariable
 from gateway.config.sections import (
@@ -17,7 +18,6 @@ from gateway.config.sections import (
     BusSection,
     ContextSection,
     GoalsSection,
-    HookEventName,
     HookMatcher,
     HookSource,
     HttpSection,
@@ -40,6 +40,7 @@ from gateway.config.sections import (
     ToolsSection,
     TranscriptionSection,
     TtsSection,
+    check_hooks,
 )
 from gateway.config.setting import Setting
 from gateway.config.value_types import RoleName, Word
@@ -150,10 +151,11 @@ class _BaseSettings(BaseSettings):
     ] = Field(default_factory=dict)
     hooks: Annotated[
         dict[HookEventName, tuple[HookMatcher, ...]],
+        AfterValidator(check_hooks),
         Setting(
-            "commands at the beginning and end of turns, and before and after tool calls: "
-            '`{"PreToolUse": [{"matcher", "hooks": [{"type": "command", "command", '
-            '"timeout"}]}]}`, timeout in seconds (60, at most 600)',
+            "commands and prompts at the beginning and end of turns, and before and after tool "
+            'calls: `{"PreToolUse": [{"matcher", "hooks": [{"type": "command", "command", '
+            '"timeout", "async"}]}]}`, timeout in seconds (60, at most 600)',
             see="hooks.md",
             widens_access=True,
         ),

@@ -8,12 +8,13 @@ config.example.json.
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, Strict
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, SecretStr, Strict, Tag
 
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
+from agent.turn.hook_events import DEFINITIONS, HookEventName
 from agent.types import ReasoningEffort
 from gateway.config.setting import Setting
 from gateway.config.value_types import (
@@ -904,27 +905,67 @@ class LspServer(Section):
 
 
 class HookCommand(Section):
-    """A shell command that receives the event as JSON on its standard input."""
+    """A shell command that receives the event as JSON on its standard input.
+
+    Without a `timeout`, the event's applies. Nothing waits for an `async` command.
+    """
 
     type: Literal["command"] = "command"
     command: Word
-    timeout: Annotated[Number, Field(gt=0, le=600)] = 60
+    timeout: Annotated[Number, Field(gt=0, le=600)] | None = None
+    is_async: Annotated[Flag, Field(alias="async")] = False
+
+    @property
+    def title(self) -> str:
+        return self.command
 
 
-HookEventName = Literal[
-    "PreToolUse", "PostToolUse", "SessionStart", "UserPromptSubmit", "Stop", "Notification"
-]
-HOOK_EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
+class HookPrompt(Section):
+    """A prompt about the event that a model answers."""
+
+    type: Literal["prompt"]
+    prompt: Word
+    model: Word | None = None
+    timeout: Annotated[Number, Field(gt=0, le=600)] = 30
+    continues_on_block: Annotated[Flag, Field(alias="continueOnBlock")] = False
+
+    @property
+    def title(self) -> str:
+        return f"prompt: {self.prompt}"
+
+
+def _hook_type(value: Any) -> Any:
+    """Return the type of a hook; an entry without one is a command."""
+    if isinstance(value, Mapping):
+        return value.get("type", "command")
+    return getattr(value, "type", None)
 
 
 class HookMatcher(Section):
-    """Commands for the tools that match a pattern: see docs/hooks.md."""
+    """Hooks for the tools or the input that match a pattern: see docs/hooks.md."""
 
     matcher: Pattern = ""
-    hooks: tuple[HookCommand, ...]
+    hooks: tuple[
+        Annotated[
+            Annotated[HookCommand, Tag("command")] | Annotated[HookPrompt, Tag("prompt")],
+            Discriminator(_hook_type),
+        ],
+        ...,
+    ]
 
 
 HookTable = Mapping[HookEventName, Sequence[HookMatcher]]
+
+
+def check_hooks(
+    hooks: dict[HookEventName, tuple[HookMatcher, ...]],
+) -> dict[HookEventName, tuple[HookMatcher, ...]]:
+    """Raise ValueError for a prompt at an event that only commands can handle."""
+    for event, matchers in hooks.items():
+        types = {hook.type for matcher in matchers for hook in matcher.hooks}
+        if "prompt" in types and not DEFINITIONS[event].takes_prompts:
+            raise ValueError(f"{event} has no hooks of the type prompt")
+    return hooks
 
 
 @frozen

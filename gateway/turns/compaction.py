@@ -15,7 +15,9 @@ from agent.errors import ConfigError, KoreError
 from agent.events import Compacted
 from agent.i18n import t
 from agent.records import frozen
+from agent.tools.base import ToolEnvironment
 from agent.turn.context_usage import PromptAudience, measure_context, tokens_of
+from agent.turn.hook_chain import report_outside_turn
 from gateway.core.event_hub import EventHub
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.core.tasks import run_to_completion
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
     from agent.context.request_prefix import RequestPrefix
 
 log = logging.getLogger(__name__)
+
+
+class CompactionBlocked(KoreError):
+    """A hook blocked a compaction."""
+
 
 WORKERS = 2
 _MAX_WAITING = 64
@@ -245,6 +252,7 @@ class CompactionService:
         Return None if nothing is saved or the session's own turn was faster.
         """
         claim = job.claim
+        await self._check_hooks(job)
         taint = await self.database.transact(sessions.taint_of, claim.session)
         goal = int(measure_context(self.agent, job.audience).limit * GOAL)
         dropped_messages = DroppedMessages(
@@ -260,6 +268,25 @@ class CompactionService:
         answered = self._running[claim.session].is_answered
         done = await self.keep(claim, window, shorter, answered=answered)
         return shorter if done else None
+
+    async def _check_hooks(self, job: CompactionJob) -> None:
+        """Raise `CompactionBlocked` if a hook blocks the compaction."""
+        audience, agent = job.audience, self.agent
+        environment = ToolEnvironment(
+            session=job.claim.session,
+            workspace=audience.root,
+            memory=audience.memory,
+            owner=audience.owner,
+            places=agent.workspace.origin,
+        )
+        facts = {
+            "trigger": "auto" if job.focus is None else "manual",
+            "custom_instructions": job.focus or "",
+        }
+        words = await report_outside_turn(agent, "PreCompact", environment, facts)
+        if words.refusal is not None:
+            reason = agent.redactor.clean(words.refusal)
+            raise CompactionBlocked(t("A hook blocked the summary: {why}", why=reason))
 
     async def keep(
         self,

@@ -13,9 +13,10 @@ from agent.records import frozen
 from agent.security.policy.base import ToolRequest
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.skills.authoring import find_skill_request, writing_request
-from agent.skills.commands import CustomCommands
+from agent.skills.commands import BuiltInCommand, CustomCommands, Invocation
 from agent.skills.definition import Skill
 from agent.subagents import profile
+from agent.turn.hooks import PromptExpansion
 from gateway.core.messages import CONSOLE, InboundMessage
 from gateway.store.port import Store
 from gateway.store.repositories.conversations.choices import STYLE
@@ -92,9 +93,9 @@ class ServerQuoteReader:
 
     async def contribute(self, draft: TurnDraft) -> None:
         servers = self.agent.mcp
-        if servers is None or draft.is_resumed:
+        if servers is None:
             return
-        from agent.mcp.quotes import named_servers, server_quotes
+        from agent.mcp.quotes import named_servers, prompt_call, server_quotes
 
         for message in filter(is_said, draft.claim.messages):
             names = [
@@ -102,7 +103,12 @@ class ServerQuoteReader:
                 for name in named_servers(message.content, servers)
                 if self._may_read(draft.claim, message, name)
             ]
-            if names:
+            if (call := prompt_call(message.content, names)) is not None:
+                name = f"{call.server}:{call.prompt}"
+                draft.expansions.append(
+                    PromptExpansion("mcp_prompt", name, call.arguments, "mcp", message.content)
+                )
+            if names and not draft.is_resumed:
                 quotes = await server_quotes(message.content, servers, names)
                 clean = self.agent.redactor.clean
                 draft.append(*map(clean, quotes.texts), taint=quotes.taint)
@@ -158,6 +164,7 @@ class SkillCalls:
         if invocation is None:
             await self._explain(draft, message, commands)
             return
+        draft.expansions.append(_expansion(invocation, message.content))
         if invocation.skill is not None:
             self._apply_settings(draft, invocation.skill)
         if not draft.is_resumed:
@@ -200,6 +207,18 @@ class SkillCalls:
         root = self.permissions.working_dir(message)
         request = ToolRequest(tool=SKILL_TOOL, effect="read", arguments={}, workspace=root)
         return permissions.policy.decide(request).verdict == "allow"
+
+
+def _expansion(invocation: Invocation, text: str) -> PromptExpansion:
+    """Return the invocation as hooks see it."""
+    command, skill = invocation.command, invocation.skill
+    if isinstance(command, BuiltInCommand):
+        source = "builtin"
+    elif skill is not None and not skill.is_own:
+        source = "plugin"
+    else:
+        source = "user" if command.is_trusted else "project"
+    return PromptExpansion("slash_command", command.name, invocation.arguments, source, text)
 
 
 def _may_call(message: InboundMessage) -> bool:

@@ -149,6 +149,7 @@ class TurnRequests:
             meter=meter,
             stop=stop,
             hooks=self._agent.hooks,
+            expansions=draft.expansions,
             watches=self._watches(audience.root),
             join_source=self._editors.servers.of(message.session_key),
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.turn.hook_events import event_table
 from gateway.cli.verb_table import VERBS, Verb
 from gateway.commands.table import COMMANDS
 from pages.reference import PAGES, commands
@@ -35,3 +36,8 @@ def test_site_requests_no_other_host() -> None:
         text = picture.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "http" not in text.replace("http://www.w3.org/1999/xlink", ""), picture.name
     assert set(PAGES) == {"all-commands.md", "all-names.md"}
+
+
+def test_hook_events_are_in_the_docs() -> None:
+    """`agent.turn.hook_events.event_table` returns the table."""
+    assert event_table() in (ROOT / "docs" / "hooks.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ results is replaced with one line.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
@@ -349,18 +349,23 @@ class PrefixStore(Protocol):
 
 @dataclass(slots=True)
 class Compactor:
-    """Compaction during a turn, while the person waits; failed summaries are limited in number."""
+    """Compaction during a turn, while the person waits; failed summaries are limited in number.
+
+    Hooks may prevent it: `may_compact` is called before each compaction.
+    """
 
     summariser: Summariser
     exposure: TaintState
     meter: UsageMeter
     keeper: CompactionStore
+    may_compact: Callable[[], Awaitable[bool]] | None = None
     _tries: int = _MAX_TRIES
 
     async def make_room(self, conversation: Conversation, limit: int) -> CompactionResult | None:
         """Compact the conversation in place and store it; return None if it is unchanged."""
         shorter = await self.keeper.made() if isinstance(self.keeper, SharedCompaction) else None
-        shorter = shorter or await self._make(conversation, int(limit * GOAL))
+        if shorter is None and (self.may_compact is None or await self.may_compact()):
+            shorter = await self._make(conversation, int(limit * GOAL))
         if shorter is None:
             return None
         conversation.messages[:] = shorter.apply(conversation.messages)

@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.i18n import t
-from gateway.config.sections import HOOK_EVENTS, HookEventName, HookMatcher, HookTable
+from agent.turn.hook_events import DEFINITIONS, HOOK_EVENTS, MAX_TIMEOUT_S, HookEventName
+from gateway.config.sections import HookMatcher, HookTable
 
 # Only the hooks of another program's settings are read.
 _SETTINGS = ("settings.json", "settings.local.json")
-_MAX_TIMEOUT_S = 600
 
 
 def is_hook_file(path: Path) -> bool:
@@ -41,10 +41,10 @@ def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[s
         for item in matchers if isinstance(matchers, list) else [None]:
             notes += [
                 t("{origin}: hooks of type {type} are not run", origin=origin, type=kind)
-                for kind in _other_types(item)
+                for kind in _other_types(item, event)
             ]
             try:
-                matcher = HookMatcher.model_validate(_ours(item))
+                matcher = HookMatcher.model_validate(_ours(item, event))
             except ValidationError as exc:
                 reason = exc.errors()[0]["msg"]
                 notes.append(
@@ -62,26 +62,41 @@ def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[s
 
 
 def commands(table: HookTable) -> Iterator[tuple[HookEventName, str]]:
-    """Yield each command with its event."""
+    """Yield each command or prompt with its event."""
     for event, matchers in table.items():
         for matcher in matchers:
-            yield from ((event, hook.command) for hook in matcher.hooks)
+            yield from ((event, hook.title) for hook in matcher.hooks)
 
 
-def _other_types(matcher: Any) -> list[str]:
+# Keys of each type of hook that have the same meaning in Kore.
+_KEYS = {
+    "command": ("type", "command", "timeout", "async"),
+    "prompt": ("type", "prompt", "model", "timeout", "continueOnBlock"),
+}
+
+
+def _other_types(matcher: Any, event: HookEventName) -> list[str]:
     hooks = matcher.get("hooks") if isinstance(matcher, Mapping) else None
     types = [hook.get("type") for hook in hooks or () if isinstance(hook, Mapping)]
-    return sorted({str(kind)[:40] for kind in types if kind not in (None, "command")})
+    return sorted({str(kind)[:40] for kind in types if not _is_run(kind, event)})
 
 
-def _ours(matcher: Any) -> Any:
-    """Return another program's matcher without the keys that Kore does not know."""
+def _is_run(kind: Any, event: HookEventName) -> bool:
+    """Return whether Kore runs hooks of this type at the event; None is a command."""
+    return kind in (None, "command") or (kind == "prompt" and DEFINITIONS[event].takes_prompts)
+
+
+def _ours(matcher: Any, event: HookEventName) -> Any:
+    """Return another program's matcher without the hooks and keys that Kore does not know."""
     if not isinstance(matcher, Mapping) or not isinstance(matcher.get("hooks"), list):
         return matcher
     hooks = []
     for hook in matcher["hooks"]:
-        if isinstance(hook, Mapping) and hook.get("type", "command") == "command":
-            timeout = hook.get("timeout", 60)
-            timeout = min(timeout, _MAX_TIMEOUT_S) if isinstance(timeout, int | float) else timeout
-            hooks.append({"command": hook.get("command"), "timeout": timeout})
+        if isinstance(hook, Mapping) and _is_run(hook.get("type"), event):
+            entry = {key: hook[key] for key in _KEYS[hook.get("type") or "command"] if key in hook}
+            if isinstance(timeout := entry.get("timeout"), int | float):
+                entry["timeout"] = min(timeout, MAX_TIMEOUT_S)
+            if hook.get("asyncRewake") is True:
+                entry["async"] = True
+            hooks.append(entry)
     return {"matcher": matcher.get("matcher") or "", "hooks": hooks}

@@ -14,12 +14,13 @@ from agent.security.sandbox.base import Sandbox, ShowsFolders
 from agent.security.taint.worktree_record import WorktreeRecord
 from agent.settings import AgentSettings, ToolSettings
 from agent.tools.runner import Permissions
+from agent.turn.hook_events import DEFINITIONS, HookEventName
 from agent.turn.hooks import Hooks
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
 from gateway.config.python_plugins import python_tools
-from gateway.config.sections import HookSource
+from gateway.config.sections import HookCommand, HookPrompt, HookSource
 from gateway.runtime.paths import DataDir
 from gateway.runtime.sandbox import command_limits, fixed_files, off_limits, own_services
 from gateway.runtime.secrets import secret_values
@@ -35,6 +36,7 @@ from gateway.turns.agents.profiles import (
 if TYPE_CHECKING:
     from agent.settings import ToolSettings
     from agent.tools.base import Tool
+    from agent.turn.command_hooks import ConfiguredHook
 
 
 GROUP = "kore.hooks"
@@ -156,25 +158,45 @@ def hooks_of(
     sources = hook_sources(settings, plugins)
     if not sources and not settings.python_hooks:
         return ()
-    from agent.turn.command_hooks import CommandHook, CommandHooks
+    from agent.turn.command_hooks import CommandHooks
 
-    commands = [
-        CommandHook(
-            event,
-            hook.command,
-            matcher.matcher,
-            hook.timeout,
-            source.origin,
-            is_own=source.is_own,
-            variables=source.variables,
-        )
+    configured = [
+        _configured(source, event, matcher.matcher, hook)
         for source in sources
         for event, matchers in source.hooks.items()
         for matcher in matchers
         for hook in matcher.hooks
     ]
     own = python_hooks(settings)
-    return (*own, CommandHooks(commands, tools)) if commands else own
+    return (*own, CommandHooks(configured, tools)) if configured else own
+
+
+def _configured(
+    source: HookSource, event: HookEventName, matcher: str, hook: HookCommand | HookPrompt
+) -> "ConfiguredHook":
+    from agent.turn.command_hooks import CommandHook, PromptHook
+
+    if isinstance(hook, HookPrompt):
+        return PromptHook(
+            event,
+            hook.prompt,
+            matcher,
+            hook.timeout,
+            source.origin,
+            is_own=source.is_own,
+            model=hook.model,
+            continues_on_block=hook.continues_on_block,
+        )
+    return CommandHook(
+        event,
+        hook.command,
+        matcher,
+        DEFINITIONS[event].timeout_s if hook.timeout is None else hook.timeout,
+        source.origin,
+        is_own=source.is_own,
+        variables=source.variables,
+        is_async=hook.is_async,
+    )
 
 
 def python_hooks(settings: Settings) -> tuple[Hooks[Any], ...]:

@@ -8,6 +8,7 @@ import pytest
 from agent.errors import ConfigError
 from gateway.config.folder_trust import project_files_in, trust
 from gateway.config.foreign.hook_files import commands, hooks_in
+from gateway.config.sections import HookCommand
 from tests.gateway.config.loading import load
 
 HOOKS = {
@@ -66,7 +67,7 @@ def test_hook_files_apply_once_trusted(tmp_path: Path, name: str) -> None:
                     ]
                 }
             ],
-            "PreCompact": [{"hooks": [{"type": "command", "command": "x"}]}],
+            "WorktreeCreate": [{"hooks": [{"type": "command", "command": "x"}]}],
             "PreToolUse": [{"matcher": "(", "hooks": [{"command": "y"}]}],
         },
     }
@@ -80,9 +81,12 @@ def test_hook_files_apply_once_trusted(tmp_path: Path, name: str) -> None:
     trust([file], tmp_path / "home")
     settings = load(tmp_path)
     [source] = settings.project_hooks
-    assert list(commands(source.hooks)) == [("Stop", "done")]
-    assert source.hooks["Stop"][0].hooks[0].timeout == 600
-    assert any("PreCompact" in note for note in settings.notes)
+    assert list(commands(source.hooks)) == [("Stop", "done"), ("Stop", "prompt: Is it done?")]
+    done = source.hooks["Stop"][0].hooks[0]
+    assert isinstance(done, HookCommand)
+    assert done.timeout == 600
+    assert done.is_async
+    assert any("WorktreeCreate" in note for note in settings.notes)
     assert any("a hook at PreToolUse is ignored" in note for note in settings.notes)
     assert not settings.model_list
     file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "worse"}]}]}}))
@@ -104,6 +108,8 @@ def test_foreign_settings_without_hooks_are_ignored(tmp_path: Path) -> None:
         {"PreToolUse": [{"matcher": "(", "hooks": []}]},
         {"PreToolUse": [{"hooks": [{"command": "x", "timeout": 601}]}]},
         {"PreToolUse": [{"hooks": [{"type": "prompt", "command": "x"}]}]},
+        {"PreToolUse": [{"hooks": [{"type": "http", "url": "x"}]}]},
+        {"PreCompact": [{"hooks": [{"type": "prompt", "prompt": "Now?"}]}]},
     ],
 )
 def test_invalid_hook_is_an_error(tmp_path: Path, hooks: object) -> None:
@@ -159,10 +165,16 @@ def test_common_matchers_are_read(matcher: str) -> None:
 
 def test_unsupported_hook_type_is_reported() -> None:
     command = {"type": "command", "command": "true"}
-    hooks = {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x"}, command]}]}
+    hooks = {"Stop": [{"hooks": [{"type": "http", "url": "x"}, command]}]}
     table, notes = hooks_in({"hooks": hooks}, "f")
     assert [result for _, result in commands(table)] == ["true"]
-    assert notes == ["f: hooks of type prompt are not run"]
+    assert notes == ["f: hooks of type http are not run"]
+
+
+def test_prompt_of_a_plugin_is_left_out_where_only_commands_run() -> None:
+    hooks = {"PreCompact": [{"hooks": [{"type": "prompt", "prompt": "Now?"}]}]}
+    table, notes = hooks_in({"hooks": hooks}, "f")
+    assert (dict(table), notes) == ({}, ["f: hooks of type prompt are not run"])
 
 
 @pytest.mark.parametrize("name", [".mcp.json", ".kode.json", ".kore/hooks.json"])

@@ -1,0 +1,48 @@
+"""`kore hooks`: the list of hooks, and those of the event Setup."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.gateway.cli.kore import kore
+
+
+def configure(home: Path, hooks: dict[str, Any]) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.json").write_text(json.dumps({"hooks": hooks}))
+
+
+def test_hooks_are_listed(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    assert "There are no hooks." in kore("hooks", "list", home=home).stdout
+    command = {"type": "command", "command": "make check", "async": True}
+    prompt = {"type": "prompt", "prompt": "Are the tests green?"}
+    configure(home, {"Stop": [{"hooks": [command, prompt]}]})
+    lines = kore("hooks", "list", home=home).stdout.splitlines()
+    assert "make check (async)" in lines[1]
+    assert "prompt: Are the tests green?" in lines[2]
+    rows = json.loads(kore("hooks", "list", "--json", home=home).stdout)
+    assert [row["async"] for row in rows] == [True, False]
+
+
+def test_setup_runs_the_hooks_of_its_trigger(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    command = """grep -q '"trigger": "init"' && echo '{"systemMessage": "all set"}'"""
+    cleaning = """echo '{"systemMessage": "cleaned"}'"""
+    matchers = [
+        {"matcher": "init", "hooks": [{"command": command}]},
+        {"matcher": "maintenance", "hooks": [{"command": cleaning}]},
+    ]
+    configure(home, {"Setup": matchers})
+    first = kore("hooks", "setup", home=home)
+    assert (first.returncode, first.stderr.strip()) == (0, "all set")
+    second = kore("hooks", "setup", "--maintenance", home=home)
+    assert (second.returncode, second.stderr.strip()) == (0, "cleaned")
+
+
+def test_setup_fails_with_its_hook(tmp_path: Path) -> None:
+    home = tmp_path / "kore"
+    configure(home, {"Setup": [{"hooks": [{"command": "echo no compiler >&2; exit 2"}]}]})
+    result = kore("hooks", "setup", home=home)
+    assert result.returncode == 1
+    assert "no compiler" in result.stderr
