@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from agent.approvals import Recipient
 from agent.mcp.listing import AcceptedTools, McpToolDefinition
 from agent.mcp.settings import McpServerSettings
-from agent.prompts import render_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.security.policy.base import Decision
 from agent.security.taint.taint import BOTH, UNTRUSTED
 from agent.tools.base import CallContext, EffectPlan
@@ -103,6 +103,11 @@ def _consent(server: McpServerSettings, tool: str, *, has_changed: bool) -> Deci
         return Decision("ask", reason, "ask-mcp-changed", remedy=remedy)
     if server.allows(tool):
         return Decision("allow", f"allowed for the MCP server {server.name}", "mcp-allowed")
-    remedy = render_prompt("policy/allow_server_tool", server=server.name, tool=tool)
+    # `kore mcp allow` changes the owner's configuration, which has no servers of others.
+    remedy = (
+        render_prompt("policy/allow_server_tool", server=server.name, tool=tool)
+        if server.is_own
+        else load_prompt("policy/allow_in_conversation")
+    )
     reason = render_prompt("policy/ask_mcp", server=server.name)
     return Decision("ask", reason, "ask-mcp", remedy=remedy)

@@ -11,7 +11,7 @@ from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files.safe_open import open_regular
 from agent.security.taint.file_marks import OpenFileMark, mark_level
-from agent.skills.definition import Skill, find_skill
+from agent.skills.definition import Skill, find_skill, fold_name
 from agent.skills.substitution import fill_in, mark_commands, skill_text
 from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 
@@ -147,8 +147,9 @@ class CustomCommands:
             for name, path in _files(source):
                 if name not in by_name and (custom := _read(name, path, source)) is not None:
                     by_name[name] = custom
-        for name, skill in self._skills().items():
+        for skill_name, skill in self._skills().items():
             if skill.is_for_people:
+                name = skill_name.replace(" ", "-")
                 by_name.setdefault(name, _of_skill(name, skill))
         return list(by_name.values())
 
@@ -179,7 +180,8 @@ class CustomCommands:
         return [
             name
             for name, skill in skills
-            if skill.is_for_people and skill.plugin and skill.name == match[1] != name
+            if skill.is_for_people and skill.plugin and skill.name != name
+            if fold_name(skill.name) == fold_name(match[1])
         ]
 
     def _find_file(self, name: str) -> CustomCommand | None:

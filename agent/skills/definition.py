@@ -66,10 +66,23 @@ class Skill:
 
 
 def find_skill(skills: Mapping[str, Skill], name: str) -> Skill | None:
-    """Return the skill of this name, or of a plugin's skill with this title."""
-    return skills.get(name) or next(
-        (skill for skill in skills.values() if skill.plugin and skill.title == name), None
+    """Return the skill of this name, or the plugin's skill with this title.
+
+    Case does not matter, and `-`, `_` and blanks are the same: names of published skills contain
+    all of them.
+    """
+    if name in skills:
+        return skills[name]
+    folded = fold_name(name)
+    by_name = (skill for key, skill in skills.items() if fold_name(key) == folded)
+    by_title = (
+        skill for skill in skills.values() if skill.plugin and fold_name(skill.title) == folded
     )
+    return next(by_name, None) or next(by_title, None)
+
+
+def fold_name(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(" ", "-")
 
 
 def files_of(skill: Skill) -> list[str]:

@@ -67,7 +67,9 @@ def read_manifest(
     if isinstance(commands, dict):
         commands, without = _named_commands(commands)
         not_used += [t("commands without a file")] if without else []
-    skills = _places(folder, "skills", data.get("skills"), adds=True)
+    # An entry that is the whole manifest may select some of the skills in a shared folder.
+    adds = entry.get("strict") is not False or "skills" not in entry
+    skills = _places(folder, "skills", data.get("skills"), adds=adds)
     if not skills and (folder / "SKILL.md").is_file():
         skills = (".",)
     return PluginManifest(

@@ -319,3 +319,19 @@ def test_installation_names_skills_with_equal_names(tmp_path: Path) -> None:
         rows = dict(review_rows(review))
     assert "hi: yours is used, this one is /second:hi" in rows["equal skill names"]
     assert "hi: also in first; call them /second:hi and /first:hi" in rows["equal skill names"]
+
+
+def test_manifest_names_single_files(tmp_path: Path) -> None:
+    files = {"commands": ["./commands/fix.md"], "agents": ["./agents/critic.md"]}
+    place = plugin(tmp_path, **files)
+    (place / "commands" / "other.md").write_text("Not named.")
+    (place / "agents" / "other.md").write_text("---\nname: other\ndescription: d\n---\nB")
+    installed(tmp_path, place)
+    home, settings = DataDir(tmp_path / "kore"), Settings()
+    commands = skill_catalog(home, settings).commands(tmp_path)
+    names = {command.name for command in commands.all() if not command.is_trusted}
+    assert names >= {"tools:fix"}
+    assert "tools:other" not in names
+    agents = catalogue_of(home, settings).load()
+    assert "critic" in agents
+    assert "other" not in agents
