@@ -1,8 +1,8 @@
 """Full access: enabled by a flag of `kore agent` for the lifetime of its process.
 
-Neither the configuration nor the environment can enable it. It is a random token that only this
-process knows: messages from its terminal contain it, as does the work that they start. Stored
-copies are useless to the next process.
+Neither the configuration nor the environment can enable it. Full access is a random token that only
+this process knows. Messages from its terminal, and the work that they start, contain the token.
+Stored copies are useless to the next process.
 """
 
 import os

@@ -85,7 +85,7 @@ class InboxRoom:
     """Check that fewer than `limit` messages wait.
 
     Messages are counted only after enough new ones were accepted since the last count: counting
-    reads all waiting messages, and so conflicts with every transaction that takes some of them.
+    reads all waiting messages and therefore conflicts with every transaction that takes one.
     """
 
     def __init__(self, limit: int) -> None:

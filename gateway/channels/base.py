@@ -25,7 +25,7 @@ _abilities: dict[tuple[type, object], bool] = {}
 class SendError(Exception):
     """Failure of a send; the subclass determines the sender's next step."""
 
-    level = logging.WARNING  # of the log line
+    level = logging.WARNING  # level of the log line
 
 
 class NotSent(SendError):

@@ -124,7 +124,7 @@ class UndoService:
         return pairs
 
     def remaining(self, outcome: ReversalResult) -> str:
-        """List the other files that this conversation has left changed, as markdown.
+        """List the remaining changed files of this conversation, as markdown.
 
         Blocks.
         """

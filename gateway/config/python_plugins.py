@@ -96,8 +96,8 @@ def load_offer(name: str, entry: "EntryPoint") -> Any:
 def package_section(name: str) -> type[ChannelSection] | None:
     """Import a package and return the section class of its channel.
 
-    Returns None for a package without a channel and for one that cannot be loaded, which is an
-    error once it is used.
+    Returns None for a package without a channel, and for a package that cannot be loaded, whose use
+    is an error.
     """
     try:
         return _import_section(name)

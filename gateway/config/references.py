@@ -31,8 +31,8 @@ class References:
 
     `complaints` contains a line for each malformed reference and each unresolved reference that is
     always needed; `hidden` are texts that no output may show; `sources` contains the origin of each
-    value that is a reference, and `filled` the values of the references in it. With `is_partial`,
-    no reference is needed, because secrets are incomplete.
+    value that is a reference, and `filled` the referenced values by place. With `is_partial`, no
+    reference is needed, because secrets are incomplete.
     """
 
     environ: Mapping[str, str]

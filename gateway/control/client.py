@@ -170,8 +170,8 @@ async def _items(call: Call, reader: asyncio.StreamReader) -> AsyncIterator[Any]
 
 
 async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """Return the next JSON line. Raises `ConnectionLost` at the end of the stream, and the error
-    that the other side reports."""
+    """Return the next JSON line. Raises `ConnectionLost` at the end of the stream, and errors that
+    the other side reports."""
     with _as_lost():
         line = await reader.readuntil(b"\n")
     data = decode_object(line)

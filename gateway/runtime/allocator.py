@@ -1,8 +1,8 @@
 """Settings of the C library's allocator for a program that runs for weeks.
 
-glibc opens up to eight arenas for each core. Other threads cannot use memory that a thread frees in
-its arena, and most of it never returns to the system, so memory grows although no object does. C
-libraries without these functions, such as musl and macOS's, are left alone.
+glibc opens up to eight arenas for each core. Memory that a thread frees in its arena is unavailable
+to other threads, and most of it never returns to the system, so the process grows although its
+objects do not. C libraries without these functions, such as musl and macOS's, are left alone.
 """
 
 import asyncio

@@ -64,8 +64,8 @@ def _server_port(home: DataDir) -> Iterator[int]:
 def fixed_files(settings: Settings) -> tuple[Path, ...]:
     """Return the files that no tool may change, because they decide what tools may do.
 
-    A project's configuration is not among them: it counts only while its content is the trusted
-    one (`gateway.config.folder_trust`).
+    A project's configuration is not among them, because it applies only while its content is
+    unchanged since it was trusted (`gateway.config.folder_trust`).
     """
     policy = settings.security.policy_file
     return () if policy is None else (policy,)

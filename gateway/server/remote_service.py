@@ -250,7 +250,7 @@ class RemoteService:
 async def _next_frame(frames: "asyncio.Queue[Mapping[str, Any] | None]") -> Mapping[str, Any]:
     """Return the next frame.
 
-    Raises `ConnectionLost` at the end of the connection, and the error that the other side reports.
+    Raises `ConnectionLost` at the end of the connection, and errors that the other side reports.
     """
     frame = await frames.get()
     if frame is None:

@@ -38,7 +38,8 @@ class ReplaceableService:
 async def kept_service(open_next: "Open") -> AsyncIterator[tuple[Service, asyncio.Task[None]]]:
     """Yield a service that outlives its owner, and a task that ends if no owner can be found.
 
-    `open_next` opens the first service, and the next one after a loss, which is passed to it.
+    `open_next` opens the first service; after a loss, it receives the loss and opens the next
+    service.
     """
     service = ReplaceableService()
     is_open = asyncio.Event()

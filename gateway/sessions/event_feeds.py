@@ -35,8 +35,8 @@ async def lane_events(
 ) -> AsyncIterator[WatchEvent]:
     """Yield live events of a lane.
 
-    With `after`, first yield later deliveries that were already sent to a watcher, which may have
-    lost its connection before receiving them. Each delivery is yielded once.
+    With `after`, first yield later deliveries again: a watcher may have lost its connection before
+    receiving them. Each delivery is yielded once.
     """
     last = after
     while last is not None:

@@ -174,7 +174,7 @@ class CompactionService:
         return await _outcome(running)
 
     async def _join_for_answer(self, session: str) -> CompactionOutcome | None:
-        """Return the result of a summary in progress, for a command that answers with it."""
+        """Return the result of a summary in progress, as the answer to a command."""
         running = self._running.get(session)
         if running is None:
             return None

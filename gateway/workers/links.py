@@ -97,7 +97,7 @@ class WorkerLink:
             self._fanout.publish("workers", encode(LaneHint(lane, worker)))
 
     def request_stop(self, lane: str) -> None:
-        """Request a stop; a turn that ends may stop others that work for it."""
+        """Request a stop; a turn that ends may stop the turns of its sub-agents."""
         self._fanout.publish("workers", encode(StopHint(lane)))
 
     def first_lanes(self, tx: Transaction) -> Collection[str]:

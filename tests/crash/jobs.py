@@ -58,7 +58,7 @@ def plan(count: int, chats: int, chance: random.Random) -> list[Job]:
 
 
 class Ledger:
-    """Jobs that have an answer, read from the Bot API's journal as it grows."""
+    """Answered jobs, read from the Bot API's journal as it grows."""
 
     def __init__(self, api: BotApi) -> None:
         self._api = api

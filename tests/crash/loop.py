@@ -207,7 +207,7 @@ class CrashLoop:
         file.chmod(0o600)
 
     def _next(self, share: float) -> list[Job]:
-        """Return unsent jobs that are planned for this process, up to a share of them."""
+        """Return the unsent jobs up to this share of the jobs planned for the process."""
         quota = self._order.messages * (self._account.kills + share) / max(self._order.kills, 1)
         return self._jobs[self._jobs_begun : round(quota)]
 

@@ -39,7 +39,7 @@ def always(reply: ReplyScript) -> Mind:
 def worker(
     effects: Path, *, tool: Literal["exec", "append_file"] = "exec", lasting: str = "sleep 600."
 ) -> Mind:
-    """Return a mind that does the jobs that people ask for, for tests that count effects.
+    """Return a mind that does people's jobs, for tests that count effects.
 
     `job N` is answered with `done N`. `job N tool` first requests a call that appends a line N:
     `exec` to the file `effects`, or `append_file` to the file N in the folder `effects`. `job N

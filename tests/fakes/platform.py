@@ -22,7 +22,7 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 @dataclass(slots=True)
 class PlatformMessage:
-    """A message as people see it; `repeat` marks one that says that it may be a repeat."""
+    """A message as people see it; `repeat` marks a message that warns of a possible repetition."""
 
     id: str
     text: str

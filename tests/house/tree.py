@@ -12,7 +12,7 @@ PACKAGES = ("agent", "gateway", "kore")
 
 
 def repository_files() -> list[Path]:
-    """Return every file that git tracks or would track, as it is on disk."""
+    """Return every file on disk that git tracks or would track."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -145,7 +145,7 @@ class Soak:
         return self._report
 
     async def _round(self, stack: AsyncExitStack, person: Person, witness: Person) -> None:
-        """Run all actions in random order, after a new session, which most of them need."""
+        """Create a session, which most actions need, and run all actions in random order."""
         actions = {**person.actions(), "kill": lambda: self._kill(stack, person)}
         begin = actions.pop("new")
         names = list(actions)

@@ -55,7 +55,7 @@ _STOPS: dict[str, StopReason] = {
 
 @frozen
 class ConnectedEditor:
-    """Connected editor: its client, its files, its MCP servers, and questions to its person."""
+    """Connected editor: client, files, MCP servers, and questions to the person."""
 
     client: acp.Client
     files: FileRequests
@@ -312,8 +312,8 @@ class EditorConversation:
     async def _follow_questions(self, service: Service, questions: OpenQuestions) -> None:
         """Follow questions of the whole session.
 
-        A turn of an editor that has crashed may block this one with a question that is known only
-        to its own chat.
+        The turn of a crashed editor may block this turn with a question that only the other chat
+        knows.
         """
         session = await self._bound_session(service)
         last = (await service.preview_session(session, 0, 0)).info.messages

@@ -183,7 +183,7 @@ def _schema(args: argparse.Namespace, text: str | None) -> "OutputSchema | None"
             t("--output-schema only works for a single turn, as text or as json"),
             hint="kore agent -m TEXT …",
         )
-    # It loads all tools.
+    # The import loads all tools.
     from gateway.cli.chat.output_schema import OutputSchema
 
     return OutputSchema.load(args.output_schema)

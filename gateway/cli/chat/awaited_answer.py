@@ -9,8 +9,9 @@ GOAL_LIMITS = frozenset({"turns", "time", "cost", "limit"})
 class AwaitedAnswer:
     """Answer to the message `event_id`; if that continues a goal, up to the end of the goal.
 
-    If the message is a command that begins a turn with the message `begun_event_id`, the answer to
-    that belongs to it. `outcome` is the outcome of the last delivery (`Delivered.outcome`).
+    If the message is a command that begins a turn, `begun_event_id` names the turn's message, and
+    the answer to it counts as well. `outcome` is the outcome of the last delivery
+    (`Delivered.outcome`).
     """
 
     def __init__(self, event_id: str, begun_event_id: str | None = None) -> None:

@@ -136,7 +136,7 @@ def check_language_servers(settings: Settings, home: DataDir) -> Check:
 
 
 def check_channels(settings: Settings, home: DataDir) -> Iterator[Check]:
-    """Check the settings of each channel, and who may write to it."""
+    """Check the settings and the permitted senders of each channel."""
     for spec in all_specs(settings):
         try:
             section = spec.section_of(settings)

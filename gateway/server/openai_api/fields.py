@@ -6,8 +6,7 @@ from typing import Any
 from agent.i18n import t
 from gateway.server.openai_api.errors import ApiError, bad_field
 
-# Fields that change the answer in a way that Kore does not support, with the values that change
-# nothing.
+# Unsupported fields that would change the answer, with the values that change nothing.
 _UNSUPPORTED: Mapping[str, Sequence[Any]] = {
     "n": (1,),
     "logprobs": (False,),

@@ -75,7 +75,7 @@ class StoredAnswer:
                 yield piece
 
     async def finish(self, steps: AsyncGenerator[Any, None]) -> None:
-        """Finish the answer for a disconnected client, which may return for it if it has a key."""
+        """Finish the answer for a disconnected client; a client with a key may return for it."""
         if not self._record.key:
             return
         try:

@@ -56,7 +56,7 @@ class TurnHolders:
         return f"turn {turn} in {self.home}"
 
     def ended(self, tx: Transaction, holders: Mapping[str, str]) -> Mapping[str, str]:
-        """Return those holders that are turns which have ended with their sub-agents."""
+        """Return the holders whose turns have ended, including their sub-agents."""
         ended = {}
         for worktree, holder in holders.items():
             number = holder.removeprefix("turn ").partition(" ")[0]

@@ -199,7 +199,9 @@ async def test_recorded_proof_cannot_be_replayed(server: Served) -> None:
 
 
 async def test_browser_key_is_never_transmitted(server: Served) -> None:
-    """Both sides derive it from the code or the token, and HTTP does not accept it as a token."""
+    """Both sides derive the key from the code or the token, and HTTP does not accept the key as a
+    token.
+    """
     secret = server.secrets["chat"]
     key = await log_in(server.address, secret)
     assert await is_let_in(server.address, key)

@@ -14,7 +14,8 @@ from gateway.core.messages import Route
 def membership_change(update: Mapping[str, Any], here: DecodeContext) -> MembershipChange | None:
     """Return the membership change of an update; None for an update of another kind.
 
-    Also None for the former group of a supergroup, which everyone leaves. Raises `Undecodable`.
+    Also None for a group that became a supergroup, because every member leaves the old group.
+    Raises `Undecodable`.
     """
     change = update.get("my_chat_member")
     if change is None:

@@ -147,7 +147,7 @@ def _their_key(key: str, content: Mapping[str, Any]) -> str:
 
 
 def _their_name(name: str, content: Mapping[str, Any]) -> str:
-    """Return a model's name in their file: the name of its profile in one format, its own in the
+    """Return a model's name in their file: its profile's name in one format, its own name in the
     other.
     """
     profiles = content.get("modelProfiles") or {}

@@ -234,8 +234,8 @@ def give_up(
 ) -> None:
     """End a turn that failed or was stopped from outside; the model is informed of the cause.
 
-    Its open calls get results, so that the session remains usable, and the request gets an answer,
-    because otherwise the model would work on it again with the next message.
+    Its open calls get results, so that the session remains usable. The request gets an answer;
+    otherwise the model would work on it again with the next message.
     """
     (session,) = tx.one("SELECT session FROM turn WHERE id = ?", (turn,))
     results = {

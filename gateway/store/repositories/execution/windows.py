@@ -109,7 +109,7 @@ def _bounded(tx: Transaction, session: str, head: int) -> int:
         return head
     mine = "FROM message WHERE session = ? AND role = 'user' AND n > ?"
     (begins,) = tx.one(
-        # If a single round is longer than that, all of it.
+        # If a single round is longer than the limit, keep the whole round.
         f"SELECT coalesce((SELECT min(n) {mine} AND n > ?), (SELECT max(n) {mine}), 0)",
         (session, head, last - MAX_MESSAGES // 2, session, head),
     )

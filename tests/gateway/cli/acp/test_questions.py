@@ -36,7 +36,7 @@ def question(schema: dict[str, Any], message: str = "Which one?") -> ReplyScript
 
 
 async def answer_of(setup: EditorSetup, connection: Any, script: ReplyScript) -> dict[str, Any]:
-    """Return the answer that the server received, as it reports it to the model."""
+    """Return the answer that the server received and reports to the model."""
     opened = await connection.new_session(cwd=str(setup.project), mcp_servers=[])
     setup.model.script(script, "So it is.")
     assert await setup.ask(connection, opened.session_id, words("ask me")) == "end_turn"

@@ -76,7 +76,7 @@ def harbor() -> Iterator[SimpleNamespace]:
 
 
 class Trial:
-    """A task: a folder as its container, and the agent that works in it."""
+    """A task with a folder as its container, and the agent that works in it."""
 
     def __init__(self, folder: Path, modules: SimpleNamespace, server: ModelServer) -> None:
         self.logs, self.task, home = folder / "logs", folder / "task", folder / ".kore"
