@@ -154,8 +154,8 @@ class EgressProxy:
         async with asyncio.TaskGroup() as group:
             for _ in range(bounds.max_connections):
                 await free.acquire()
-                accepted, _ = await self._loop.sock_accept(listener)
-                task = group.create_task(self._attend(accepted, purpose))
+                accepted, peer = await self._loop.sock_accept(listener)
+                task = group.create_task(self._attend(accepted, peer[1], purpose))
                 task.add_done_callback(partial(self._release, accepted, free))
             # The kernel refuses new connections from now on.
             self._sockets.remove(listener)
@@ -165,7 +165,8 @@ class EgressProxy:
         accepted.close()  # otherwise leaked by a task that was cancelled before it began
         free.release()
 
-    async def _attend(self, accepted: socket.socket, purpose: Purpose) -> None:
+    async def _attend(self, accepted: socket.socket, source_port: int, purpose: Purpose) -> None:
+        """Serve a connection, whose socket may already be closed by the program."""
         limit = self.session.grant.limits.head_bytes
         reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
         # With this limit, `drain` waits until all data is sent, so that closing never waits.
@@ -176,7 +177,7 @@ class EgressProxy:
                 await connection.serve(self._token, self._password)
             elif isinstance(purpose, LocalService):
                 await connection.serve_service(purpose)
-            elif destination := await purpose.destination_from(accepted.getpeername()[1]):
+            elif destination := await purpose.destination_from(source_port):
                 await connection.serve_target(destination)
             else:
                 reset(writer)

@@ -46,8 +46,9 @@ async def relay(program: Streams, service: Streams) -> None:
 
 
 def reset(writer: StreamWriter) -> None:
-    """Close a connection so that its peer notices an error."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    """Close a connection so that its peer notices an error; the peer may have closed it before."""
+    if not writer.is_closing():
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     writer.transport.abort()
 
 

@@ -144,6 +144,34 @@ async def test_tricks_with_sockets_reach_only_the_target(user: str, place: Path)
     assert other.visits == 0
 
 
+# Connects and resets at once, to a target, to a silent address and to the listener itself.
+_RESETS = r"""
+import socket, struct, sys
+port, silent = int(sys.argv[1]), int(sys.argv[2])
+def listener():
+    lines = [line.split() for line in list(open("/proc/self/net/tcp"))[1:]]
+    return next(int(words[1].rpartition(":")[2], 16) for words in lines if words[3] == "0A")
+for place in [("127.0.0.2", port), ("127.0.0.2", silent), ("127.0.0.1", listener())] * 30:
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.connect(place)
+    s.close()
+"""
+
+
+@pytest.mark.parametrize("user", USERS)
+async def test_connections_that_are_reset_at_once_close_nothing(user: str, place: Path) -> None:
+    require_sandbox("bwrap")
+    async with another_process("127.0.0.2") as echo:
+        async with another_process("127.0.0.2") as ended:
+            silent = f"127.0.0.2:{ended.port}"
+        there = f"127.0.0.2:{echo.port}"
+        line = f"python3 -c {shlex.quote(_RESETS)} {echo.port} {ended.port}; {client(there)}"
+        output, _, refused = await drive(user, place, "bwrap", line, there, silent)
+    assert json.loads(output) == ["heard hello"] * 3
+    assert refused == [silent]
+
+
 async def test_landlock_refuses_targets_with_a_reason(place: Path) -> None:
     require_sandbox("landlock")
     user = USERS[-1]
