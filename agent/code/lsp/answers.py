@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from agent.code.lsp import operations
 from agent.code.lsp.code_actions import code_actions
+from agent.code.lsp.coverage import Coverage
 from agent.code.lsp.documents import read_document
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.places import Place, PlaceListing, places_of
@@ -92,7 +93,7 @@ class CodeAnswers:
 
         async def work(session: LspSession) -> ToolResult:
             async with server.turn:
-                question = await self._questions.question(session, server, path, args)
+                question = await self._questions.question(session, server, path, args, call)
                 return await self._answer(question, call)
 
         return await server.ask(operation, work, self.servers.settings.timeout_s)
@@ -124,9 +125,12 @@ class CodeAnswers:
                 answer = await question.ask_about_symbol(places_of)
         listing = PlaceListing(self._questions.scope, call, question.session.encoding)
         lines = await asyncio.to_thread(listing.write, answer.value)
+        answered = {place.path for place in answer.value}
+        coverage = question.coverage or Coverage()
+        gap = await asyncio.to_thread(coverage.note, answered, listing)
         # The listing knows exactly which files its lines come from.
         marked = listing.is_marked or await asyncio.to_thread(is_marked, question.path)
-        return _result(lines, question, marked, note=answer.note)
+        return _result(lines, question, marked, note="\n".join(filter(None, (answer.note, gap))))
 
     async def _workspace_symbols(self, args: Mapping[str, Any], call: CallContext) -> ToolResult:
         query = args.get("query") or args.get("symbol")
@@ -138,7 +142,7 @@ class CodeAnswers:
         async def work(session: LspSession) -> ToolResult:
             async with server.turn:
                 if path is not None and path.is_file():
-                    await self._questions.question(session, server, path, args)
+                    await self._questions.question(session, server, path, args, call)
                     await session.read_project(path)
                 method = METHODS["workspace_symbols"]
                 if not session.offers(method.capability, method.name):

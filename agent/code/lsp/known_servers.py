@@ -4,6 +4,7 @@ Identifiers:
 https://microsoft.github.io/language-server-protocol/specifications/lsp/3.18/specification/#textDocumentItem
 """
 
+from agent.code.lsp.compilation_database import BUILD_FILES
 from agent.settings import LspServerSettings
 
 LANGUAGE_IDS = {
@@ -57,6 +58,7 @@ _PYTHON = (".py", ".pyi")
 _SCRIPTS = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 _C = (".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx")
 _PYTHON_ROOT = ("pyproject.toml", "pyrightconfig.json", "setup.cfg", "setup.py", "ty.toml")
+_C_ROOT = ("compile_commands.json", "compile_flags.txt", *BUILD_FILES)
 _SCRIPT_ROOT = ("tsconfig.json", "jsconfig.json", "package.json")
 
 
@@ -87,5 +89,5 @@ KNOWN_SERVERS = (
     # This server waits 1 s for more typing before it checks, but a draft arrives complete.
     _server("gopls", "gopls serve", (".go",), ("go.work", "go.mod"), diagnosticsDelay="20ms"),
     _server("rust-analyzer", "rust-analyzer", (".rs",), ("Cargo.toml",)),
-    _server("clangd", "clangd --log=error", _C, ("compile_commands.json", "compile_flags.txt")),
+    _server("clangd", "clangd --log=error", _C, _C_ROOT),
 )

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.lsp.code_actions import code_actions
+from agent.code.lsp.coverage import Coverage
+from agent.code.lsp.places import PlaceListing
 from agent.code.lsp.protocol.positions import TextLines
 from agent.code.lsp.protocol.text_edits import edited_texts, files_of_edit
 from agent.code.lsp.questions import CodeQuestions, Question, SymbolAnswer
@@ -16,7 +18,7 @@ from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.taint.file_marks import is_marked
-from agent.security.taint.taint import UNTRUSTED
+from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
 from agent.text.text_document import MAX_BYTES, decode, diff
 from agent.tools.base import CallContext, EffectPlan
@@ -35,10 +37,15 @@ _FORMATTING = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": Tru
 
 @frozen
 class _Proposal:
-    """Drafts in the order of their paths, and the renaming that they make, if any."""
+    """Drafts in the order of their paths, and the renaming that they make, if any.
+
+    `note` says which files they may lack; `is_marked` is true if it quotes untrusted text.
+    """
 
     drafts: Sequence[Draft]
     renaming: Renaming | None = None
+    note: str = ""
+    is_marked: bool = False
 
 
 class CodeProposals:
@@ -91,8 +98,12 @@ class CodeProposals:
         names = ", ".join(_display(draft.path, call) for draft in drafts[:20])
         more = f" and {len(drafts) - 20} more" if len(drafts) > 20 else ""
         text = f"Changed {names}{more}."
+        for_model = "\n".join(filter(None, (text, proposal.note)))
+        taint = UNTRUSTED if proposal.is_marked else NOTHING
         artifacts = tuple(Artifact("diff", _diff(draft, call), str(draft.path)) for draft in drafts)
-        return report.added_to(ToolResult(text, for_user=text, artifacts=artifacts))
+        return report.added_to(
+            ToolResult(for_model, for_user=for_model, artifacts=artifacts, taint=taint)
+        )
 
     async def _proposal(self, args: Mapping[str, Any], call: CallContext) -> _Proposal:
         """Return the server's proposal for files that the call may change. Raises `ToolError`."""
@@ -106,11 +117,15 @@ class CodeProposals:
 
         async def work(session: LspSession) -> _Proposal:
             async with server.turn:
-                question = await self._questions.question(session, server, path, args)
+                question = await self._questions.question(session, server, path, args, call)
                 edit, renaming = await _workspace_edit(question)
             texts = await asyncio.to_thread(edited_texts, edit, session.encoding, read)
             drafts = [Draft(changed, before, after) for changed, (before, after) in texts.items()]
-            return _Proposal(sorted(drafts, key=lambda draft: draft.path), renaming)
+            listing = PlaceListing(self._questions.scope, call, session.encoding)
+            coverage = question.coverage or Coverage()
+            note = await asyncio.to_thread(coverage.note, texts.keys(), listing)
+            drafts.sort(key=lambda draft: draft.path)
+            return _Proposal(drafts, renaming, note, listing.is_marked)
 
         limit_s = self._questions.servers.settings.timeout_s
         proposal = await server.ask(str(args["operation"]), work, limit_s)

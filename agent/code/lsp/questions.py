@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from agent.code.lsp.coverage import Coverage, NameCoverage
 from agent.code.lsp.documents import open_from_disk, refresh
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.protocol.peer import ResponseError
@@ -15,7 +16,13 @@ from agent.code.lsp.protocol.positions import Position, TextLines, uri_of
 from agent.code.lsp.server import LanguageServer
 from agent.code.lsp.servers import LanguageServers
 from agent.code.lsp.session import LspSession
-from agent.code.lsp.symbol_search import ABOUT_USES, SymbolSearch, find_symbol, list_lines
+from agent.code.lsp.symbol_search import (
+    ABOUT_USES,
+    SymbolSearch,
+    find_symbol,
+    list_lines,
+    name_of,
+)
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.taint.file_marks import is_marked
@@ -34,6 +41,8 @@ _NEEDS_WHOLE_PROJECT = frozenset(
         "rename",
     }
 )
+# Operations that list every use of a name.
+_ABOUT_ALL_USES = frozenset({"references", "incoming_calls", "implementation", "rename"})
 # Part of the time limit for the symbols of a file, which only help to find a name.
 _SYMBOLS_TIME_SHARE = 0.25
 DIAGNOSE_TIMEOUT_S = 20.0
@@ -63,6 +72,8 @@ class Question:
     args: Mapping[str, Any]
     session: LspSession
     limit_s: float
+    # For a server that has an index of compiled files.
+    coverage: Coverage | None = None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -75,7 +86,8 @@ class Question:
         if not self.session.offers(method.capability, method.name):
             raise ToolError(f"This language server has no {self.operation}.")
         answer = await self.session.peer.request(method.name, params, self.limit_s)
-        if self.operation in _NEEDS_WHOLE_PROJECT and await self.session.finish_loading():
+        needs_project = self.operation in _NEEDS_WHOLE_PROJECT and self.coverage is None
+        if needs_project and await self.session.finish_loading():
             answer = await self.session.peer.request(method.name, params, self.limit_s)
         return answer
 
@@ -152,6 +164,7 @@ class CodeQuestions:
     def __init__(self, servers: LanguageServers, settings: ToolSettings) -> None:
         self.servers = servers
         self.scope = WorkspaceScope(settings)
+        self._coverage = NameCoverage(servers, self.scope)
 
     def find_path(self, args: Mapping[str, Any], call: CallContext) -> Path:
         """Return the path of the file that a call names. Raises `ToolError`."""
@@ -169,7 +182,12 @@ class CodeQuestions:
         return server
 
     async def question(
-        self, session: LspSession, server: LanguageServer, path: Path, args: Mapping[str, Any]
+        self,
+        session: LspSession,
+        server: LanguageServer,
+        path: Path,
+        args: Mapping[str, Any],
+        call: CallContext,
     ) -> Question:
         """Open the file with its text on disk and return the question. Raises `ToolError`."""
         await refresh(session)
@@ -177,8 +195,14 @@ class CodeQuestions:
         text = await open_from_disk(session, path, language)
         if args["operation"] in _NEEDS_WHOLE_PROJECT:
             await session.read_project(path)
+        coverage: Coverage | None = None
+        name = name_of(args, TextLines(text)) if args["operation"] in _NEEDS_WHOLE_PROJECT else ""
+        if name and session.indexes_compiled_files:
+            coverage = await self._coverage.cover(session, server, path, name, call)
+            if args["operation"] not in _ABOUT_ALL_USES:
+                coverage = Coverage()
         limit_s = self.servers.settings.timeout_s
-        return Question(str(args["operation"]), path, text, args, session, limit_s)
+        return Question(str(args["operation"]), path, text, args, session, limit_s, coverage)
 
 
 @asynccontextmanager

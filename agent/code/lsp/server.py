@@ -13,6 +13,7 @@ from contextlib import (
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from agent.code.lsp.compilation_database import CompilationDatabase
 from agent.code.lsp.documents import Change, notify_changes
 from agent.code.lsp.protocol.peer import PeerClosed, ResponseError
 from agent.code.lsp.session import LspSession
@@ -136,6 +137,8 @@ class LanguageServer:
         idle_s: float,
         watched: WatchedFiles | None = None,
     ) -> None:
+        # Set for a server that needs one.
+        self.database: CompilationDatabase | None = None
         self.settings = settings
         self.folder = folder
         self.state: ServerState = "idle"
@@ -175,14 +178,16 @@ class LanguageServer:
         """Return the result of `work` with a running server, which is started if necessary.
 
         Raises `ToolError` with a sentence for the model if the server does not start, refuses,
-        ends, or takes longer than `limit_s`.
+        ends, or takes longer than `limit_s` for its start or for the work.
         """
         name = self.settings.name
         began_at = time.monotonic()
         self._in_use += 1
         try:
             async with asyncio.timeout(limit_s):
-                return await work(await self._ready())
+                session = await self._ready()
+            async with asyncio.timeout(limit_s):
+                return await work(session)
         except TimeoutError:
             self._end_if_hanging(began_at)
             raise ToolError(

@@ -3,13 +3,20 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from agent.code.lsp.compilation_database import (
+    MAX_BYTES,
+    CompilationDatabase,
+    has_database_argument,
+    with_database,
+)
 from agent.code.lsp.known_servers import KNOWN_SERVERS, LANGUAGE_IDS
 from agent.code.lsp.programs import (
     find_server_program,
@@ -20,12 +27,18 @@ from agent.code.lsp.programs import (
 )
 from agent.code.lsp.server import FollowFolder, LanguageServer, WatchedFiles
 from agent.code.status import ServerStatus
+from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.private_folder import ProcessFolder
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
-from agent.tools.shell.confined_server import ConfinedServer, ServerCommand, ServerLog
+from agent.tools.shell.confined_server import (
+    ConfinedServer,
+    ServerCommand,
+    ServerLog,
+    TooMuchOutput,
+)
 from agent.tools.shell.resource_limits import ResourceLimits
 
 # Limit for a machine with little memory; the least recently used server is ended first.
@@ -232,12 +245,34 @@ class LanguageServers:
 
         title = f"language server {settings.name}"
 
-        def open_server(feed: Any, on_end: Any) -> Any:
-            log.begin()
-            server = ConfinedServer(title, find_command, self._tools, log, self._meters)
-            return server.open(feed, on_end)
+        async def run_script(script: str, text: bytes) -> bytes:
+            """Run a script as the server runs, and return its output."""
+            build_command = replace(command, argv=("/bin/sh", "-c", script))
+            build = ConfinedServer(title, lambda: build_command, self._tools, log, self._meters)
+            return await _read_output(build, text)
 
-        return LanguageServer(
+        database: CompilationDatabase | None = None
+        if settings.name == "clangd" and not has_database_argument(settings.command):
+            is_confined = (self._tools.sandbox or Unconfined()).confines
+            database = CompilationDatabase(folder, run_script if is_confined else None)
+
+        @asynccontextmanager
+        async def open_server(feed: Any, on_end: Any) -> AsyncIterator[asyncio.StreamWriter]:
+            database_folder = await database.prepare() if database is not None else None
+            log.begin()
+
+            def find_with_database() -> ServerCommand:
+                server_command = find_command()
+                if database_folder is None:
+                    return server_command
+                argv = with_database(server_command.argv, database_folder)
+                return replace(server_command, argv=argv)
+
+            server = ConfinedServer(title, find_with_database, self._tools, log, self._meters)
+            async with server.open(feed, on_end) as writer:
+                yield writer
+
+        language_server = LanguageServer(
             settings,
             folder,
             open_server,
@@ -245,6 +280,8 @@ class LanguageServers:
             self.settings.idle_s,
             WatchedFiles(self._follow, settings) if self._follow is not None else None,
         )
+        language_server.database = database
+        return language_server
 
     def _root(self) -> Path:
         if self.settings.folder is not None:
@@ -261,6 +298,33 @@ _VARIABLES = {
     "GOTOOLCHAIN": "local",
     "XDG_CACHE_HOME": "/tmp/cache",  # noqa: S108
 }
+
+
+async def _read_output(program: ConfinedServer, text: bytes) -> bytes:
+    """Return the output of a program with this input. Raises `ToolError` if it is too large."""
+    output = bytearray()
+    ended = asyncio.Event()
+    is_flood = False
+
+    def feed(data: bytes) -> None:
+        nonlocal is_flood
+        output.extend(data)
+        if len(output) > MAX_BYTES:
+            is_flood = True
+            raise TooMuchOutput
+
+    async def on_end() -> None:
+        ended.set()
+
+    async with program.open(feed, on_end) as writer:
+        writer.write(text)
+        with suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+        await ended.wait()
+    if is_flood:
+        raise ToolError("The build system writes more than Kore accepts.")
+    return bytes(output)
 
 
 def _with_tsserver(options: Mapping[str, Any], script: Path) -> dict[str, Any]:

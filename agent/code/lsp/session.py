@@ -33,6 +33,10 @@ _SILENCE_FACTOR = 3
 _MAX_TASKS = 100
 # Servers that read included files from the disk, not from open documents.
 _READS_DISK = frozenset({"clangd"})
+# Servers whose index contains the files of a compilation database and open documents.
+_INDEXES_COMPILED_FILES = frozenset({"clangd"})
+# Least wait of each request for such an index, besides the total wait for loading.
+INDEX_TIMEOUT_S = 3.0
 # Servers that publish nothing for a document whose diagnostics are unchanged, even when it or a
 # document that it uses has changed.
 _TERSE = frozenset({"gopls", "rust-analyzer"})
@@ -111,6 +115,10 @@ class LspSession:
         self._tasks: set[str] = set()
         self._load_left_s = LOAD_TIMEOUT_S
         self._has_read_project = False
+        # True if all files other than those of a compilation database must be open.
+        self.indexes_compiled_files = False
+        # True once the server has finished some work that it reported.
+        self._has_finished_task = False
         self.is_shut_down = False
 
     async def initialize(self, options: Mapping[str, Any], timeout_s: float) -> None:
@@ -122,6 +130,7 @@ class LspSession:
         info = result.get("serverInfo") if isinstance(result, dict) else None
         name = info.get("name") if isinstance(info, dict) else None
         self.sees_drafts = name not in _READS_DISK
+        self.indexes_compiled_files = name in _INDEXES_COMPILED_FILES
         self._is_terse = name in _TERSE
         name = self.capabilities.get("positionEncoding")
         self.encoding = next((encoding for encoding in ENCODINGS if encoding == name), "utf-16")
@@ -157,7 +166,8 @@ class LspSession:
         """
         if not self._has_read_project:
             await self.diagnose(path, LOAD_TIMEOUT_S)
-            await self.finish_loading()
+            if not self.indexes_compiled_files:
+                await self.finish_loading()
             self._has_read_project = True
 
     async def finish_loading(self) -> bool:
@@ -172,6 +182,21 @@ class LspSession:
             await self._wait_for_message(left_s)
         self._load_left_s = max(0.0, until - time.monotonic())
         return True
+
+    async def finish_indexing(self) -> bool:
+        """Wait for the index of the compiled files; return whether it is complete.
+
+        The server reports this work, but not before it has found the compilation database.
+        """
+        until = time.monotonic() + max(self._load_left_s, INDEX_TIMEOUT_S)
+        while (left_s := until - time.monotonic()) > 0 and not self._is_indexed:
+            await self._wait_for_message(left_s)
+        self._load_left_s = min(self._load_left_s, max(0.0, until - time.monotonic()))
+        return self._is_indexed
+
+    @property
+    def _is_indexed(self) -> bool:
+        return self._has_finished_task and not self._tasks
 
     def open(self, path: Path, text: str, language: str) -> OpenDocument:
         """Open or update a document with this text, independent of the file on disk."""
@@ -405,6 +430,7 @@ class LspSession:
             self._tasks.add(token)
         elif kind == "end":
             self._tasks.discard(token)
+            self._has_finished_task = True
         self._has_message.set()
 
     def _note_diagnostics(self, params: Mapping[str, Any]) -> None:

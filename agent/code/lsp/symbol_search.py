@@ -97,6 +97,14 @@ def find_symbol(
     return search
 
 
+def name_of(args: Mapping[str, Any], lines: TextLines) -> str:
+    """Return the name that a call asks about, without its scopes, or an empty text."""
+    *_, name = _parts(str(args.get("symbol") or ""))
+    if name or args.get("line") is None or args.get("character") is None:
+        return name
+    return lines.word(Position(int(args["line"]) - 1, max(0, int(args["character"]) - 1)))
+
+
 def _scope_warning(scope: str, name: str, *, is_listed: bool) -> str:
     """Return the sentence about scopes without a definition of the name in the listed symbols."""
     scope = escape_line(scope[:_MAX_NAME_CHARS])
