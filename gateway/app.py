@@ -53,10 +53,10 @@ from gateway.runtime.sandbox import choose_sandbox
 from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
-from gateway.store.cipher import Cipher, cipher_of
+from gateway.store.cipher import Cipher
 from gateway.store.errors import StoreInUse
 from gateway.store.files.port import FileStoreError
-from gateway.store.opening import open_store
+from gateway.store.opening import open_store, store_cipher
 from gateway.store.port import Store, Transaction
 from gateway.store.repositories import preferences, usage
 from gateway.store.repositories.access import approvals
@@ -124,7 +124,7 @@ async def open_app(  # noqa: PLR0913 - the ways to start, by name
         _discard_unfinished_restore(settings, home)
         remove_unfinished(home.root)
         ensure_workspace(settings.agent.workspace)
-        cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+        cipher = store_cipher(settings, os.environ)
         database = python_store(settings) or await _open_store(
             settings,
             home,

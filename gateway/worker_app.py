@@ -30,9 +30,8 @@ from gateway.runtime.sandbox import choose_sandbox
 from gateway.runtime.secrets import redactor_of
 from gateway.runtime.workspace import ensure_workspace
 from gateway.sessions.undo_ledger import open_change_log
-from gateway.store.cipher import cipher_of
 from gateway.store.errors import StoreTakenOver
-from gateway.store.opening import join_store
+from gateway.store.opening import join_store, store_cipher
 from gateway.store.port import Transaction, WorkerStore
 from gateway.store.postgres import worker_table
 from gateway.store.repositories import usage
@@ -74,7 +73,7 @@ async def open_worker(
             log.warning("stopped %d leftover processes of a killed worker", count)
         stack.enter_context(recorded_commands(marker))
         ensure_workspace(settings.agent.workspace)
-        cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+        cipher = store_cipher(settings, os.environ)
         database = join_store(
             settings.store.url, home.root, cipher=cipher, lease_s=settings.store.lease_s
         )

@@ -1,6 +1,6 @@
 """Conversion of the settings' models for `agent.providers.registry`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agent.i18n import t
 from agent.providers.registry import ModelConfig, default_model, resolve_model
@@ -20,10 +20,11 @@ def model_list(settings: Settings) -> tuple[ModelConfig, ...]:
     return tuple(_config(settings, n, entry) for n, entry in enumerate(settings.model_list))
 
 
-def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
+def chosen_model(settings: Settings, environ: Mapping[str, str], local: Sequence[str] = ()) -> str:
     """Return `agent.model`, else the model of the profile "default", else one from `environ`.
 
-    Each of them may be a name in model_list, and "default" may be one too.
+    Without any, the first of the `local` models is chosen. Each name may be a name in model_list,
+    and "default" may be one too.
     """
     names = {entry.model_name for entry in settings.model_list}
     name = settings.agent.model
@@ -31,7 +32,7 @@ def chosen_model(settings: Settings, environ: Mapping[str, str]) -> str:
         name = profile_models(settings).get(name, name)
     if name != "default" or name in names:
         return name
-    return default_model(environ)
+    return default_model(environ, local)
 
 
 def profile_models(settings: Settings) -> dict[str, str]:

@@ -71,10 +71,7 @@ def used_for(
 def _uses(
     settings: Settings, environ: Mapping[str, str], local: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    default = chosen_model(settings, environ)
-    if default == "offline/echo" and settings.agent.model != default and local:
-        default = local[0]
-    yield default, "default"
+    yield chosen_model(settings, environ, local), "default"
     for profile, model_name in profile_models(settings).items():
         if profile != "default" and model_name != "default":
             yield model_name, profile

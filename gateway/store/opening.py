@@ -1,11 +1,12 @@
 """Open the database at an address: a SQLite file or a PostgreSQL server."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.errors import ConfigError
-from gateway.store.cipher import Cipher
+from gateway.store.cipher import Cipher, cipher_of
 from gateway.store.copying import WholeDatabase, copy_into
 from gateway.store.errors import StoreError, catalogue_text
 from gateway.store.port import Store, Transaction
@@ -15,11 +16,23 @@ from gateway.store.sqlite.rekey import discard_copies
 from gateway.store.sqlite.whole import WholeSqlite
 
 if TYPE_CHECKING:
+    from gateway.config import Settings
     from gateway.store.postgres.lease import ServerWatch
     from gateway.store.postgres.whole import WholePostgres
     from gateway.store.postgres.worker_store import PostgresWorkerStore
 
 _SQLITE = "sqlite:///"
+
+
+def store_cipher(settings: "Settings", environ: Mapping[str, str]) -> Cipher | None:
+    """Return the cipher of the database; None if it is not encrypted.
+
+    Raises `EncryptionKeyError`, which names the file or variable with the setting: it may belong to
+    another program.
+    """
+    place = settings.places.get(("store", "encryption_key_env"))
+    name = "store.encryption_key_env" + (f" ({place})" if place else "")
+    return cipher_of(settings.store.encryption_key_env, environ, name)
 
 
 def open_store(  # noqa: PLR0913 - what decides who owns it, by name

@@ -4,11 +4,13 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
+from agent.providers.local_discovery import local_models
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.text.display_width import wrap_paragraphs
 from gateway.channels.spec import ChannelSpec
@@ -26,10 +28,9 @@ from gateway.ops.doctor import checks, configuration, storage
 from gateway.ops.doctor.checks import Check
 from gateway.ops.doctor.repairs import find_repairs
 from gateway.runtime.paths import DataDir
-from gateway.store.cipher import cipher_of
 from gateway.store.files.file_store import SharedFiles
 from gateway.store.files.opening import open_shared_files
-from gateway.store.opening import whole_postgres
+from gateway.store.opening import store_cipher, whole_postgres
 from gateway.store.sqlite.migrator import check_file
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
@@ -96,7 +97,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
         return [*first, *failures, checks.check_packages(), checks.check_clock(home)]
     files = ", ".join(map(str, settings.files)) or t("no file; using the defaults")
     results = [*first, Check("config", "ok", files), *configuration.check_imports(settings)]
-    results += _local(settings, home)
+    results += _local(settings, home, await local_models())
     skew_s = None
     if args.live:
         results.append(await _ask_model(settings))
@@ -106,10 +107,10 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
     return [*results, checks.check_clock(home, skew_s), *await _owner(home)]
 
 
-def _local(settings: Settings, home: DataDir) -> list[Check]:
-    """Return the checks that need no network."""
+def _local(settings: Settings, home: DataDir, models: Sequence[str]) -> list[Check]:
+    """Return the checks that need no network; `models` are those of servers on this machine."""
     return [
-        configuration.check_model(settings, os.environ),
+        configuration.check_model(settings, os.environ, models),
         configuration.check_secrets(settings),
         configuration.check_limits(settings, os.environ),
         configuration.check_policy(settings),
@@ -117,6 +118,7 @@ def _local(settings: Settings, home: DataDir) -> list[Check]:
         configuration.check_language_servers(settings, home),
         *configuration.check_channels(settings, home),
         _check_store(settings),
+        *([_check_key(settings)] if settings.store.encryption_key_env else []),
         storage.check_files(settings),
         *(
             [storage.check_shared_files(lambda: _shared_files(settings))]
@@ -138,9 +140,19 @@ def _check_store(settings: Settings) -> Check:
     )
 
 
+def _check_key(settings: Settings) -> Check:
+    """Check that the key of the database is set and valid."""
+    try:
+        store_cipher(settings, os.environ)
+    except KoreError as exc:
+        return Check("encryption", "fail", str(exc), exc.hint)
+    name = settings.store.encryption_key_env
+    return Check("encryption", "ok", t("with the key in {name}", name=name))
+
+
 def _shared_files(settings: Settings) -> SharedFiles:
     """Open the shared files. Raises `ConfigError`."""
-    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    cipher = store_cipher(settings, os.environ)
     return open_shared_files(str(settings.store.files), cipher, is_patient=False)
 
 

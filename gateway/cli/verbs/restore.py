@@ -39,10 +39,9 @@ from gateway.ops.backup_marks import put_marks, read_marks
 from gateway.ops.restore_review import review_restore
 from gateway.runtime.lock import acquire
 from gateway.runtime.paths import DataDir
-from gateway.store.cipher import cipher_of
 from gateway.store.copying import check_empty, copy_store
 from gateway.store.errors import StoreError
-from gateway.store.opening import whole_database, whole_postgres
+from gateway.store.opening import store_cipher, whole_database, whole_postgres
 from gateway.store.sqlite.backup import BackupSummary, mark_restored, put_in_place, read_back
 
 # Enough for about a million files.
@@ -169,7 +168,7 @@ def _check_database(settings: Settings) -> None:
     if settings.store.path is not None:
         return
 
-    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    cipher = store_cipher(settings, os.environ)
     check_empty(whole_postgres(settings.store.url), cipher)
 
 
@@ -184,7 +183,7 @@ def _restore_database(copy: Path, settings: Settings, previous: list[str]) -> Ba
         return read_back(settings.store.path)
 
     mark_restored(copy)
-    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    cipher = store_cipher(settings, os.environ)
     # Row by row, and compared; a database with contents is rejected.
     copy_store(whole_database(f"sqlite:///{copy}"), whole_postgres(settings.store.url), cipher)
     return read_back(copy)

@@ -25,7 +25,7 @@ from gateway.store.cipher import Cipher, cipher_of
 from gateway.store.copying import copy_store
 from gateway.store.files.file_store import SharedFiles
 from gateway.store.files.opening import open_shared_files
-from gateway.store.opening import open_store, whole_database, whole_postgres
+from gateway.store.opening import open_store, store_cipher, whole_database, whole_postgres
 from gateway.store.repositories.execution import restored_backup
 from gateway.store.sqlite.rekey import is_sealed, rekey
 
@@ -64,7 +64,7 @@ def _run_copy(args: argparse.Namespace) -> int:
                     expected=t("sqlite:///PATH or postgresql://USER@HOST/DATABASE"),
                 )
             ) from exc
-    cipher = cipher_of(settings.store.encryption_key_env, os.environ)
+    cipher = store_cipher(settings, os.environ)
     with acquire(home.lock, "kore store copy"):
         counts = copy_store(whole_database(urls[0], exists=True), whole_database(urls[1]), cipher)
     rows = sum(counts.values())

@@ -1,6 +1,6 @@
 """Checks of the settings: model, limits, roles, channels and sandbox."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,15 @@ _NO_WAY_OUT = mark_for_translation(
 )
 
 
-def check_model(settings: Settings, environ: Mapping[str, str]) -> Check:
-    """Check that the model has an address and a key, without a request."""
+def check_model(settings: Settings, environ: Mapping[str, str], local: Sequence[str]) -> Check:
+    """Check that the model has an address and a key, without a request.
+
+    `local` are the models of servers on this machine.
+    """
     try:
         require_model(settings)
-        config = resolve_model(chosen_model(settings, environ), model_list(settings), environ)
+        name = chosen_model(settings, environ, local)
+        config = resolve_model(name, model_list(settings), environ)
     except KoreError as exc:
         return Check(
             "model", "fail", str(exc), exc.hint or t("set the key, or choose another agent.model")
@@ -56,7 +60,7 @@ def check_imports(settings: Settings) -> Iterator[Check]:
     for note in settings.notes:
         yield Check("config", "warn", note)
     for line in settings.unused:
-        yield Check("config", "ok", t("without effect: {line}", line=line))
+        yield Check("unused settings", "ok", line)
 
 
 def check_secrets(settings: Settings) -> Check:

@@ -140,9 +140,7 @@ def creative_tools(settings: Settings, tools: ToolSettings) -> "list[Tool]":
 async def _default_model(settings: Settings) -> str:
     """Return the configured model, a vendor with a key, a local model or `OFFLINE`."""
     model = chosen_model(settings, os.environ)
-    if model == OFFLINE and settings.agent.model != OFFLINE:
-        return next(iter(await local_models()), OFFLINE)
-    return model
+    return chosen_model(settings, os.environ, await local_models()) if model == OFFLINE else model
 
 
 def hook_sources(settings: Settings, plugins: InstalledPlugins) -> list[HookSource]:

@@ -42,6 +42,23 @@ def test_invalid_config_is_a_finding(tmp_path: Path) -> None:
     assert "python" in result.stdout
 
 
+def test_encryption_without_a_key_names_the_imported_file(tmp_path: Path) -> None:
+    home, file = tmp_path / "h", tmp_path / ".config" / "kore" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("session_db: {encryption: true, path: x.db}\n")
+    result = kore("doctor", "--json", home=home, environ={"HOME": str(tmp_path), "KORE_ODD": "1"})
+    assert result.returncode == 1
+    details = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    assert details["encryption"]["state"] == "fail"
+    for words in (str(file), "KORE_STORE_KEY, which is not set"):
+        assert words in details["encryption"]["detail"]
+    assert "session_db.path: no equivalent in Kore" in result.stdout
+    assert "environment variable KORE_ODD: unknown" in result.stdout
+    refused = kore("agent", "-m", "hello", home=home, environ={"HOME": str(tmp_path)})
+    assert refused.returncode != 0
+    assert str(file) in refused.stderr
+
+
 async def test_long_finding_is_indented(tmp_path: Path) -> None:
     home = tmp_path / "h"
     kore("init", "--yes", home=home)
