@@ -47,7 +47,7 @@ from gateway.store.repositories.conversations import sessions
 from gateway.store.repositories.delivery import chats, outbox
 from gateway.store.repositories.delivery.outbox import OutgoingReply
 
-# Names in place of a person who decided.
+# Stands for the person's name when Kore itself decided.
 _UNSEEN = mark_for_translation("Kore (the file with the full text could not be sent)")
 
 _MAX_WORDS_CHARS = 4_000
@@ -261,7 +261,7 @@ class ApprovalService:
     def _render_prompt(
         self, approval: ApprovalPrompt, message: InboundMessage
     ) -> list[OutgoingReply]:
-        """Return the messages that ask, and a note to the turn's chat if it is another one."""
+        """Return the question's messages, and a note to the turn's chat if they go elsewhere."""
         replies = []
         channel = self._renderer.can_ask(approval.route)
         elsewhere = approval.route.lane != message.route.lane
@@ -485,7 +485,7 @@ def _put(
     replies: list[OutgoingReply],
     now: float,
 ) -> None:
-    """Queue messages about an approval, which may go to another chat than its conversation."""
+    """Queue messages about an approval, which may go to a chat other than its conversation's."""
     taint = sessions.taint_of(tx, approval.session)
     outbox.put(tx, turn, [replace(reply, taint=taint) for reply in replies], now)
 
@@ -503,7 +503,7 @@ def _answered(approval: ApprovalPrompt, reply: ApprovalReply) -> ApprovalPrompt:
         if option.answer == reply.answer and reply.answer in ("session", "always")
     ]
     scope = reply.scope if reply.scope in offered else "call"
-    # The only permanent answers to such questions.
+    # Questions with these scopes have no other permanent answer.
     if scope not in offered and offered and offered[0] in ("network", "recipient", "folder"):
         scope = offered[0]
     return replace(approval, words=words, scope=scope)

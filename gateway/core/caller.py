@@ -2,7 +2,7 @@
 
 from contextvars import ContextVar
 
-# The name of the access token; callers over the socket are the user of this machine.
+# Name of the access token; a caller over the socket is the user of this machine.
 _caller: ContextVar[str] = ContextVar("caller", default="local user")
 
 

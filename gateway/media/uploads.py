@@ -26,7 +26,7 @@ from gateway.media import storage
 if TYPE_CHECKING:
     from gateway.media.shared_inbox import SharedInbox
 
-# Its base64 fits into a request.
+# Size of a part, whose base64 fits into a request.
 PART_BYTES = 2**20
 # Limit on concurrent uploads; an upload is dropped when no part arrives for the time below.
 _MAX_UPLOADS = 16

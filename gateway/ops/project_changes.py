@@ -47,7 +47,7 @@ class ChangeRules:
 
 
 class ProjectChanges:
-    """Editor of project files, which reads the state at every call.
+    """Editor of project files without cached state.
 
     A question of the policy counts as answered, because it would be put to the person who makes the
     change. A denial applies.

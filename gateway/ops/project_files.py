@@ -43,7 +43,7 @@ class FileChangedMeanwhile(KoreError):
 
 
 class ProjectFiles:
-    """Reader and writer of project files, which reads the state at every call.
+    """Reader and writer of project files without cached state.
 
     All methods block.
     """

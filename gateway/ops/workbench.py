@@ -33,7 +33,7 @@ _MAX_DAYS, _MAX_LINES = 366, 1_000
 
 
 class Workbench:
-    """Workbench that reads the state at every call."""
+    """Workbench without cached state."""
 
     def __init__(
         self, *, database: Store, home: DataDir, settings: Settings, redactor: Redactor

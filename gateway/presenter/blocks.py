@@ -59,7 +59,7 @@ class Block:
     - `text`: the whole text: markdown of an answer, lines of a result, a thought, a note.
     - `id`: the call of a block about a call.
     - `mark`: one character in front of the block.
-    - `title`, `detail`: description of a call; `detail` has what the title does not say.
+    - `title`, `detail`: description of a call; `detail` adds what the title omits.
     - `lines`: the lines shown while the block is collapsed, with `omitted` lines left out after
       them, or before them if the block `shows_end`; `is_cut` if they are not the whole text.
     - `elapsed`: duration of a call or a sub-agent, '' if it is too short to be shown.

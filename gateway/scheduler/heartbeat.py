@@ -54,7 +54,7 @@ def ensure_heartbeat_job(
 ) -> None:
     """Create, update or remove the heartbeat job according to the settings.
 
-    The job needs a chat in which the owner reads.
+    The job needs a chat that the owner reads.
     """
     existing = jobs.made(tx, _MADE_BY)
     minutes = schedule.heartbeat_minutes

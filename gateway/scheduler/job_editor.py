@@ -47,7 +47,7 @@ class JobRequest:
 
 @frozen
 class JobAuthor:
-    """Future owner of a job, from their message, with the permission mode in effect now."""
+    """Future owner of a job: the sender of a message, with the current permission mode."""
 
     message: InboundMessage
     mode: str

@@ -33,7 +33,7 @@ _NEIGHBOUR_CHARS = 1_500
 
 
 class Ownership(Protocol):
-    """Ownership of the Kore: `gateway.access.control.AccessControl`."""
+    """Ownership of this Kore: `gateway.access.control.AccessControl`."""
 
     @property
     def owner_id(self) -> str | None: ...

@@ -84,7 +84,7 @@ class UnconfinedShells:
 
 
 class _SupervisedShell(Unconfined):
-    """Run with a supervisor in between.
+    """Run the shell under a supervisor.
 
     An interactive shell gives every job a process group, so that no group contains them all.
     """

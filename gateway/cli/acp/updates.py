@@ -57,7 +57,7 @@ class SentText:
         self._repeated = ""
 
     def begin_again(self) -> None:
-        """Restart the reply: the next text belongs to it from its beginning."""
+        """Restart the reply: the next text is its beginning."""
         if not self._before:
             # Stored answers are stripped of surrounding space.
             self._before, self._sent = self._sent.lstrip(), ""

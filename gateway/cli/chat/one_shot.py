@@ -196,7 +196,7 @@ class OneShotTurn:
     `exit_code = await OneShotTurn(connection, request, out, err).run(interrupted)`
 
     `ask` asks a person for an approval; without it, approvals are denied. `read_line` reads a line
-    of the person, None when interrupted.
+    from the person; None when interrupted.
     """
 
     def __init__(

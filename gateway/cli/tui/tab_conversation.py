@@ -37,7 +37,7 @@ OnEvent = Callable[[SessionEvent | None], None]
 
 @frozen
 class TabStart:
-    """Start of tabs.
+    """Options for new tabs.
 
     `history_folder` stores the input history. `options` belong to the person's folder. `open_place`
     returns the parts of a tab that depend on the folder: the person's folder (None), or another.

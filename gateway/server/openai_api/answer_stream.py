@@ -53,21 +53,21 @@ class AnswerWriter(Protocol):
 
     @property
     def text(self) -> str:
-        """Words that the client has received so far."""
+        """Text that the client has received so far."""
         ...
 
     def begin(self) -> None: ...
 
     def add_text(self, text: str) -> None:
-        """Add words to the open message, or start a message with them."""
+        """Add text to the open message, or start a message with it."""
         ...
 
     def end_message(self) -> None:
-        """Start another message with the next words."""
+        """Start another message with the next text."""
         ...
 
     def add_rest(self, text: str) -> None:
-        """Add words that the client still lacks at the end of a turn."""
+        """Add the text that the client still lacks at the end of a turn."""
         ...
 
     def add_call(self, call_id: str, name: str, piece: str) -> None:

@@ -188,7 +188,7 @@ class PostgresStore:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work` as the port defines; the caller waits while the server is away."""
+        """Run `work` as the port defines; the caller waits while the server is unavailable."""
         speak = copy_context().run
         job = self._enqueue(lambda tx: speak(work, tx, *args, **kwargs))
         return await run_to_completion(job)

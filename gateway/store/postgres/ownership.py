@@ -75,7 +75,7 @@ def lock_data(
     # Note the answer after the query, so that a pause of the server during the query counts, too.
     watch.note()
     if silent is not None and not watch.covers_lease:
-        # No owner could send heartbeats while the server was away: a live owner sends one soon.
+        # No owner could send heartbeats while the server was unavailable; wait for the next one.
         time.sleep(lease_s * _REPEAT_SHARE)
         silent = _silent_owner(connection, lease_s)
     if silent is None:

@@ -2,8 +2,8 @@
 
 The index is the table `words`: word lists (tsvector) without texts. Kore splits text into words,
 not the server, so that they match the SQLite index regardless of the server's languages and
-extensions. Words are lowercase without diacritics; scripts without spaces are split into
-characters, which a phrase finds again.
+extensions. Words are lowercase without diacritics; scripts without spaces are split into characters
+and found as phrases.
 """
 
 import re

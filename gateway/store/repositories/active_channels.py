@@ -13,7 +13,7 @@ ALL = (("*", "*"),)
 
 
 def run_here(table: str) -> str:
-    """Return a condition: this process runs the `channel` and `account` of this table's row."""
+    """Return the condition that this process runs a row's `channel` and `account`."""
     return (
         f"EXISTS (SELECT 1 FROM active_channel a WHERE a.channel IN ({table}.channel, '*')"
         f" AND a.account IN ({table}.account, '*'))"

@@ -158,7 +158,7 @@ def enqueue_task(
     now: float,
     folder: SessionFolder | None = None,
 ) -> None:
-    """Store the message that the sub-agent's turn answers; `folder` is its own, if it has one."""
+    """Store the message that the sub-agent's turn answers; `folder` is its own folder, if any."""
     options = replace(cause.options.lasting, agent=None)
     if folder is not None:
         options = options.in_folder(folder)

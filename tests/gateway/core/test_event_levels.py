@@ -19,7 +19,7 @@ def test_notices_and_subagent_events_have_their_own_level() -> None:
     assert level_of(of_agent({"type": "error"})) == "warning"
 
 
-def test_messages_always_pass_and_other_events_by_type_and_level() -> None:
+def test_messages_always_pass_and_other_events_are_filtered() -> None:
     assert is_wanted(MessageStored(1, 1.0, user("x")), ("done",), "warning")
     assert is_wanted(HistoryReset(), ("done",), "warning")
     assert is_wanted(TurnStored(), (), "info")

@@ -64,7 +64,7 @@ async def test_calls_and_streams_share_a_connection(server: Served) -> None:
         ('{"id": 1, "call": "backup", "arguments": {"target": "/tmp/x"}}', "denied"),
     ],
 )
-async def test_invalid_frames_are_reported_and_end_nothing(
+async def test_invalid_frames_are_reported_and_close_nothing(
     server: Served, frame: str, code: str
 ) -> None:
     async with server.session("read") as session, session.ws_connect("/v1/connect") as socket:

@@ -287,7 +287,7 @@ async def test_steering_person_restricts_the_turn(tmp_path: Path) -> None:
         await accept_messages(parts, chat_message("write it", sender=Sender("9", "Eve"), **group))
         model.let_go(3)
         await parts.platform.answers("1", 2)
-        # A turn of the owner alone would have asked.
+        # A turn of only the owner would have asked for approval.
         assert await parts.count("approval") == 0
         assert "Not allowed" in (await load_history(parts))[-2].text
         ((taint,),) = await parts.stored("session", "taint")

@@ -182,7 +182,7 @@ class Prompt:
         return await Picker(choices, preview).run(self._input, self._session.output)
 
     async def move(self, folder: str, completions: Completions) -> None:
-        """Work in another folder."""
+        """Switch to another working folder."""
         await self.completions.close()
         self._history.folder = folder
         self.completions = self._session.completer = completions
@@ -222,7 +222,7 @@ class Prompt:
         run_in_terminal(self.suspend)
 
     def suspend(self) -> None:
-        """Stop this process until the shell continues it; meanwhile the terminal is the shell's."""
+        """Stop this process and return the terminal to the shell until the shell continues it."""
         terminal = self._input.fileno()
         own_mode = termios.tcgetattr(terminal)
         self._keyboard.end()

@@ -177,7 +177,7 @@ class _GitLab:
                 self.glab.send(f"{self._path}/discussions", body)
                 posted += 1
             except _RejectedCall as exc:
-                # GitLab takes no comment on this line; the note has the finding.
+                # GitLab rejects comments on this line; the note has the finding.
                 others.append(finding)
                 tell(
                     t(
