@@ -8,6 +8,7 @@ from agent.errors import ContextTooLong, Unavailable
 from agent.events import (
     REPEATING,
     ModelEvent,
+    Notice,
     Reply,
     TextDelta,
     ThinkingDelta,
@@ -63,9 +64,12 @@ class BoundedProvider:
             await window.ask()
             self._check(request, size)
         limit = reply_limit(request, window.tokens if window.is_known else None)
+        advice = None if window.is_known else _advice(request, limit)
         has_begun = False
         try:
-            async with aclosing(bound_reply(self._provider.stream(request), limit)) as events:
+            async with aclosing(
+                bound_reply(self._provider.stream(request), limit, advice)
+            ) as events:
                 async for event in events:
                     has_begun = True
                     yield event
@@ -117,10 +121,25 @@ def request_tokens(request: ModelRequest) -> int:
     return estimate_text(request.system) + tools + estimate_all(request.messages)
 
 
+def _advice(request: ModelRequest, limit: int) -> Notice:
+    return Notice(
+        "warning",
+        t(
+            "The window of {model} is unknown, so its reply ended at about {n:,} tokens. Set "
+            "context_tokens of the model to allow longer replies.",
+            model=request.model,
+            n=limit,
+        ),
+    )
+
+
 async def bound_reply(
-    stream: AsyncIterator[ModelEvent], limit_tokens: int
+    stream: AsyncIterator[ModelEvent], limit_tokens: int, advice: Notice | None = None
 ) -> AsyncGenerator[ModelEvent]:
-    """Yield the events of a reply, and end it at the limit or when it repeats itself."""
+    """Yield the events of a reply, and end it at the limit or when it repeats itself.
+
+    `advice` precedes a reply that ended at the limit.
+    """
     received = _ReceivedReply(limit_tokens)
     # Providers are async generators; closing one ends its connection at once.
     async with aclosing(cast(AsyncGenerator[ModelEvent], stream)) as events:
@@ -130,6 +149,8 @@ async def bound_reply(
                 break
         else:
             return
+    if advice is not None and reason == "length":
+        yield advice
     yield received.reply(reason)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.events import REPEATING, Reply
+from agent.events import REPEATING, Notice, Reply
 from agent.providers.base import ModelRequest, ToolSpec
 from agent.providers.bounded import REPEATED_CHARS, UNKNOWN_WINDOW_TOKENS
 from agent.providers.pool import ModelPool
@@ -34,8 +34,16 @@ def endless(**fields: Any) -> ReplyScript:
     return ReplyScript(pieces=200, breaks=Break("hang", after=199), **fields)
 
 
+@pytest.fixture
+def notices() -> list[str]:
+    """Return the texts of all notices during a test."""
+    return []
+
+
 @pytest.fixture(params=FORMATS.values(), ids=FORMATS)
-async def ask(request: pytest.FixtureRequest, model_server: ModelServer) -> AsyncIterator[Ask]:
+async def ask(
+    request: pytest.FixtureRequest, model_server: ModelServer, notices: list[str]
+) -> AsyncIterator[Ask]:
     pools: list[ModelPool] = []
 
     async def ask(script: ReplyScript, **fields: Any) -> Reply:
@@ -47,9 +55,10 @@ async def ask(request: pytest.FixtureRequest, model_server: ModelServer) -> Asyn
         pools.append(pool)
         opened = pool.open()
         asked = ModelRequest(opened.model, "Be brief.", (user("hi"),), (TOOL,))
-        last = [event async for event in opened.provider.stream(asked)][-1]
-        assert isinstance(last, Reply)
-        return last
+        events = [event async for event in opened.provider.stream(asked)]
+        notices.extend(event.text for event in events if isinstance(event, Notice))
+        assert isinstance(events[-1], Reply)
+        return events[-1]
 
     yield ask
     for pool in pools:
@@ -57,10 +66,12 @@ async def ask(request: pytest.FixtureRequest, model_server: ModelServer) -> Asyn
 
 
 async def test_reply_ends_at_its_limit_and_is_not_requested_again(
-    ask: Ask, model_server: ModelServer
+    ask: Ask, model_server: ModelServer, notices: list[str], request: pytest.FixtureRequest
 ) -> None:
     reply = await ask(endless(text=VARIED))
     assert reply.finish_reason == "length"
+    if "ollama" not in request.node.name:
+        assert any("Set context_tokens" in text for text in notices)
     assert VARIED.startswith(reply.message.text)
     assert len(reply.message.text) >= 4 * UNKNOWN_WINDOW_TOKENS
     assert len(model_server.requests) == 1

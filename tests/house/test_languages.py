@@ -13,6 +13,8 @@ _MANY = re.compile(r"\{n(?::,)?\} (?:more )?(?!waits|works|goes|has|is|was)[a-z]
 # Counts that are never 1: limits of the program, and numbers that start at 2.
 _NEVER_ONE = {
     ": {n:,} tokens, as its server states",
+    "The window of {model} is unknown, so its reply ended at about {n:,} tokens. Set "
+    "context_tokens of the model to allow longer replies.",
     "The request had about {n:,} tokens. If the window of the server is smaller, set "
     "context_tokens of the model.",
     ", {n} keys",
