@@ -155,6 +155,21 @@ async def test_unix_socket_is_reached(tmp_path: Path) -> None:
         shutil.rmtree(folder)
 
 
+async def test_socket_of_kore_stays_closed(tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="kore-sockets-", dir="/var/tmp"))
+    try:
+        own = OwnServices(paths=(folder,))
+        async with (
+            another_process(str(folder / "kore.sock")) as other,
+            calling(tmp_path, f"unix:{folder}/kore.sock", own=own) as call,
+        ):
+            assert "Error" in await call("talk", path=f"{folder}/kore.sock", text="hi")
+            assert "belongs to Kore itself, which no command can reach. (network)" in call.log
+        assert other.visits == 0
+    finally:
+        shutil.rmtree(folder)
+
+
 @pytest.mark.counterpart("PostgreSQL")
 async def test_database_of_this_machine_answers_an_mcp_server(tmp_path: Path) -> None:
     path, psql = postgres("127.0.0.1")

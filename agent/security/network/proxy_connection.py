@@ -202,7 +202,8 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 class EgressGrant:
     """Hosts (`*.example.org` for subdomains) and ports to reach.
 
-    `allow`, and `resolve` for the names of targets, are for tests.
+    `allow`, and `resolve` for the names of targets, are for tests. `rule` is the rule or setting
+    that records name.
     `services` are the local services and `targets` the hosts and addresses with a port to reach,
     none of which may be one of Kore's `own`.
     """
@@ -215,6 +216,7 @@ class EgressGrant:
     own: OwnServices = field(default_factory=OwnServices)
     targets: tuple[NetworkTarget, ...] = ()
     resolve: Resolve = resolve
+    rule: str = "exec-hosts"
 
     def is_target(self, host: str, port: int) -> bool:
         """Return whether a name or an address belongs to a target."""
@@ -271,7 +273,7 @@ class ProxySession:
         last = self.refusal_count == self.grant.limits.max_refusals
         more = "; further requests are ignored" if last else ""
         try:
-            await self.record(where, False, f"{refusal} (exec-hosts){more}")
+            await self.record(where, False, f"{refusal} ({self.grant.rule}){more}")
         except KoreError as exc:
             log.error("%s was refused, and the audit log could not be written: %s", where, exc)
 
@@ -318,7 +320,9 @@ class ProxyConnection:
                 await self._pass_to_service(request, service)
                 return
             addresses = await self._check_target(request)
-            await self._usage.record_host(where, f"{where} is one of the hosts (exec-hosts)")
+            await self._usage.record_host(
+                where, f"{where} is one of the hosts ({self._grant.rule})"
+            )
             async with self._open_target(request, addresses) as streams:
                 if request.head is None and self._grant.is_target(request.host, request.port):
                     await self._send(self._writer, PASSED_ON)
@@ -351,7 +355,9 @@ class ProxyConnection:
         where = str(destination)
         try:
             addresses = await self._check_target(destination)
-            await self._usage.record_host(where, f"{where} is one of the targets (network)")
+            await self._usage.record_host(
+                where, f"{where} is one of the targets ({self._grant.rule})"
+            )
             async with self._open_target(destination, addresses) as streams:
                 await relay((self._reader, self._writer), streams)
         except ProxyRefusal as exc:

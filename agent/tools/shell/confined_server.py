@@ -261,6 +261,7 @@ class ConfinedServer:
             services=reach.services,
             targets=reach.targets,
             own=self._settings.own_services,
+            rule="network",
             **limits,
         )
 
