@@ -161,7 +161,7 @@ def _run_outside(lines: Sequence[Line], folder: Path, env: Mapping[str, str]) ->
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                 )
-                # The context of a process waits for its end.
+                # Leaving the context of a process waits for its end, so terminate it before.
                 servers.enter_context(server)
                 servers.callback(server.terminate)
                 outcomes.append(Outcome(True, ""))

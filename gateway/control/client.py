@@ -1,6 +1,6 @@
 """Client of the control socket: the `Service` of the process that owns the data.
 
-It writes HTTP/1.0 itself, because a message should not wait for an HTTP library to be imported.
+It writes HTTP/1.0 itself, because importing an HTTP library would delay each message.
 `protocol.py` describes the wire format.
 """
 

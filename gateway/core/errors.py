@@ -49,13 +49,13 @@ class AwaitingAnswer(AnswerPending):
 
 
 class ServiceUnreachable(KoreError):
-    """There was no answer at all, so the key or token may be valid."""
+    """The service did not answer, so the key or token may still be valid."""
 
 
 class CommandRefused(KoreError):
     """A command did nothing; the message is its answer, as markdown.
 
-    Programs are informed, and a single run exits with an error.
+    Clients receive the outcome "refused", and a single run exits with an error.
     """
 
     code = "refused"

@@ -20,7 +20,7 @@ from gateway.turns.agents.profiles import origin_of
 
 @frozen
 class WorkingPlace:
-    """Folder where a person is, and the workspace around it.
+    """Folder that a person works in, and the workspace around it.
 
     `untrusted_repository` is the root of the repository that contains `folder`, if the workspace is
     only `folder` because the person has not trusted the repository.
@@ -101,7 +101,7 @@ def find_place(
 
 
 def _home_folders(folder: Path) -> Iterator[Path]:
-    """Yield the home folders of this user, whatever $HOME says, and of the folder's owner."""
+    """Yield $HOME and the home folders of this user and of the folder's owner."""
     yield Path.home().resolve()
     for user in {os.geteuid(), folder.stat().st_uid}:
         # Containers may use a user id without an account.

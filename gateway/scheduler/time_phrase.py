@@ -191,7 +191,7 @@ def _next(
 
 
 def _is_slight(match: re.Match[str]) -> bool:
-    """Return whether a day may as well be text: "sun", "1/2"."""
+    """Return whether a day could also be ordinary text: "sun", "1/2"."""
     parts = match.groupdict()
     name, number = parts.get("weekday"), parts.get("slash1")
     if name:

@@ -55,7 +55,7 @@ class Platform:
         self._news = asyncio.Event()
 
     def fail(self, chat: str, *faults: Exception | Fault) -> None:
-        """Make the next sends to this chat fail like this, in order."""
+        """Make the next sends to this chat fail with these faults, in order."""
         self._faults[chat].extend(
             fault if isinstance(fault, Fault) else Fault(fault) for fault in faults
         )

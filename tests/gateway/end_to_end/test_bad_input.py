@@ -36,7 +36,7 @@ async def test_malformed_update_is_skipped(gateway: GatewayProcess, chat: int) -
     assert await gateway.answers_to(chat, "two") == ["echo: one", "echo: two"]
 
 
-async def test_nulls_of_another_bot_api_server_lose_nothing(
+async def test_null_fields_of_another_bot_api_server_are_accepted(
     gateway: GatewayProcess, chat: int
 ) -> None:
     nulls = dict.fromkeys(("callback_query", "edited_message", "my_chat_member"))

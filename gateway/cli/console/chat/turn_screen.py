@@ -1,6 +1,6 @@
 """Screen of running turns: events update the view, keys go to their handlers.
 
-A turn uses the whole screen and reads the keyboard without echo; between turns the prompt has both.
+A turn uses the whole screen and reads keys without echo; between turns, the prompt uses both.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ class ConsoleHistory(History):
     """Input history in a 0600 file that all folders share.
 
     `whole` expands placeholders, and `fold` returns the display form of a line. Write errors are
-    ignored, because they must not cost the message.
+    ignored, because they must not prevent the message from being sent.
     """
 
     def __init__(self, path: Path, folder: str, fold: Fold = str, whole: Fold = str) -> None:

@@ -101,7 +101,7 @@ def forget_all(tx: Transaction) -> None:
 def enter_older(tx: Transaction) -> bool:
     """Index some of the older messages, as after a copy of the database.
 
-    Returns whether none is left. Raises `SearchRefused` if texts are sealed.
+    Returns True once all are indexed. Raises `SearchRefused` if texts are sealed.
     """
     if _is_sealed(tx):
         raise SearchRefused("sealed")
@@ -270,7 +270,7 @@ def _terms(query: str) -> list[str]:
     """Return the terms of a query. Raises `SearchRefused` for a query that is too long."""
     if len(query) > MAX_QUERY_CHARS or len(query.split()) > MAX_WORDS:
         raise SearchRefused("too-many-words")
-    # For an index a text ends at its first zero character.
+    # The index would end a text at its first null character.
     pieces = _TERM.findall(query.replace("\0", " "))
     terms = (quoted or plain.rstrip("*") for quoted, plain in pieces)
     return [term for term in terms if _WORD.search(term)]

@@ -95,7 +95,7 @@ def private_chat(tx: Transaction, principal: str, account: str) -> Route:
 
 
 def touch(tx: Transaction, route: Route) -> None:
-    """Count a chat as reachable again, because it sends messages or a person wants another try."""
+    """Mark a chat as reachable again: it sends messages, or a person requests another attempt."""
     tx.run(
         f"DELETE FROM chat_membership WHERE {_KEY} AND state = 'out'",
         (route.channel, route.account, route.chat_id),

@@ -1,4 +1,4 @@
-"""Files as the editor shows them: unsaved text is read and changed, and no other file is shown."""
+"""Tools read and change the unsaved text of the editor, and request no blocked file from it."""
 
 import asyncio
 import sys

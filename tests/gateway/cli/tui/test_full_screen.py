@@ -37,13 +37,13 @@ def call(name: str, **arguments: object) -> Message:
 
 
 async def open_question(screens: Screens) -> ApprovalPanel:
-    """Return the panel once it shows a question and keys count."""
+    """Return the panel once it shows a question and accepts keys."""
     await screens.until(lambda: screens.tab.query_one(ApprovalPanel).is_armed)
     return screens.tab.query_one(ApprovalPanel)
 
 
 async def press_alone(screens: Screens, letter: str) -> None:
-    """Press the key in the empty input line once letters count there."""
+    """Press the key in the empty input line once single letters are accepted there."""
     await asyncio.sleep(QUIET_INTERVAL_S)
     await screens.pilot.press(letter)
 
