@@ -135,9 +135,9 @@ async def test_tools_run_over_the_wire_and_requests_extend_each_other(
     assert third.startswith(second.removesuffix(b"]}"))
 
 
-@pytest.mark.parametrize("name", ["", "nobody/nothing"])
+@pytest.mark.parametrize("name", ["nobody", "nobody/nothing"])
 async def test_unusable_model_is_an_error_instead_of_a_crash(tmp_path: Path, name: str) -> None:
-    agent = Agent(name or "openai", workspace=tmp_path)
+    agent = Agent(name, workspace=tmp_path)
     with pytest.raises(ConfigError, match="unknown"):
         await agent.run("hi")
 
