@@ -172,6 +172,12 @@ RENAMES = {
     "c": ("items.h", 11, "item_price", {"items.h", "items.c", "basket.c"}),
     "go": (ITEMS_GO, 32, "NewDiscounted", {ITEMS_GO, "basket.go"}),
 }
+# Code that the server reports with the name of the renamed symbol.
+WRONG_CODE = {
+    "python": "Discounted.absent()",
+    "typescript": "const wrong: string = new Discounted(1, 2);",
+    "go": "var wrong int = NewDiscounted",
+}
 UNTIDY = {
     "typescript": ("src/untidy.ts", "export const a   =   1;\n", "export const a = 1;\n"),
     "c": ("untidy.c", "int  main( void )  {return 0;}\n", "int main(void) { return 0; }\n"),
@@ -405,6 +411,22 @@ async def test_rename_changes_every_file(calls: CodeCalls) -> None:
         assert not any(
             " error: " in line for line in await calls.lines("diagnostics", changed_path)
         )
+
+
+# Not clangd: its errors about a wrong use of a function do not name it.
+@pytest.mark.parametrize(
+    "calls", each_counterpart(["pyright", "ty", "typescript", "tsc", "gopls"]), indirect=True
+)
+async def test_errors_that_quote_the_old_name_are_not_new(calls: CodeCalls) -> None:
+    path, line, symbol, _ = RENAMES[project_of(calls)]
+    text = (calls.folder / path).read_text()
+    (calls.folder / path).write_text(f"{text}\n{WRONG_CODE[project_of(calls)]}\n")
+    before = await calls.lines("diagnostics", path)
+    assert any(" error: " in line and symbol in line for line in before), before
+    result = await calls.ask("rename", path, line=line, symbol=symbol, new_name="Renamed")
+    after = await calls.lines("diagnostics", path)
+    assert any(" error: " in line and "Renamed" in line for line in after), after
+    assert errors_of(result) == []
 
 
 @pytest.mark.parametrize(

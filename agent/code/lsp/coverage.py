@@ -19,9 +19,21 @@ from agent.tools.base import CallContext
 from agent.tools.files.search_backend import Query, SearchBackend, ripgrep, run_search
 from agent.tools.files.workspace_scope import VisibleFiles, WorkspaceScope
 
-# Files that are opened, so that the server reads them, and the time to read all of them.
-_MAX_OPENED = 20
-_READ_TIMEOUT_S = 6.0
+
+@frozen
+class Effort:
+    """Number of files that are opened, so that the server reads them, and the time to read all.
+
+    The time also limits the wait for the index.
+    """
+
+    max_opened: int
+    timeout_s: float
+
+
+QUICK = Effort(20, 6.0)
+# An incomplete rename leaves a project that does not compile.
+THOROUGH = Effort(40, 40.0)
 _SEARCH_TIMEOUT_S = 5.0
 _MAX_MATCHES = 5_000
 _MAX_PER_FILE = 50
@@ -63,7 +75,13 @@ class NameCoverage:
         self._servers, self._scope = servers, scope
 
     async def cover(
-        self, session: LspSession, server: LanguageServer, path: Path, name: str, call: CallContext
+        self,
+        session: LspSession,
+        server: LanguageServer,
+        path: Path,
+        name: str,
+        effort: Effort,
+        call: CallContext,
     ) -> Coverage:
         """Open the files that contain a name and that the index lacks, so that an answer has them.
 
@@ -75,12 +93,12 @@ class NameCoverage:
             compiled = await asyncio.to_thread(server.database.compiled_files, path)
         matches = await self._find_matches(name, server.settings.extensions, call)
         paths = list(dict.fromkeys(place.path for place in matches if place.path != path))
-        if compiled is not None and len(paths) > _MAX_OPENED:
+        if compiled is not None and len(paths) > effort.max_opened:
             # An index takes long on a busy machine, so few files are better opened.
-            if not await session.finish_indexing():
+            if not await session.finish_indexing(effort.timeout_s):
                 return Coverage(f"{_INCOMPLETE} the index is not finished.", tuple(matches))
             paths = [path for path in paths if not (path in compiled or _is_header(path))]
-        unread = await self._open(session, server, paths)
+        unread = await self._open(session, server, paths, effort)
         if compiled is None:
             # Without its includes, a file that was read may still have unknown uses.
             return Coverage(f"{_INCOMPLETE} {_NO_DATABASE}", tuple(matches))
@@ -109,12 +127,12 @@ class NameCoverage:
         return await run_search(backend, find, _SEARCH_TIMEOUT_S)
 
     async def _open(
-        self, session: LspSession, server: LanguageServer, paths: Sequence[Path]
+        self, session: LspSession, server: LanguageServer, paths: Sequence[Path], effort: Effort
     ) -> set[Path]:
         """Open files until the time is up, and return those that the server did not read."""
         unread = set(paths)
         opened = []
-        for path in paths[:_MAX_OPENED]:
+        for path in paths[: effort.max_opened]:
             try:
                 if path not in session.documents:
                     await open_from_disk(
@@ -124,7 +142,7 @@ class NameCoverage:
             except ToolError:
                 # It may have been deleted, or be too large.
                 continue
-        until = time.monotonic() + _READ_TIMEOUT_S
+        until = time.monotonic() + effort.timeout_s
         for path in opened:
             if (left_s := until - time.monotonic()) <= 0:
                 break

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.code.lsp.code_actions import code_actions
-from agent.code.lsp.coverage import Coverage
+from agent.code.lsp.coverage import THOROUGH, Coverage
 from agent.code.lsp.places import PlaceListing
 from agent.code.lsp.protocol.positions import TextLines
 from agent.code.lsp.protocol.text_edits import edited_texts, files_of_edit
@@ -128,6 +128,8 @@ class CodeProposals:
             return _Proposal(drafts, renaming, note, listing.is_marked)
 
         limit_s = self._questions.servers.settings.timeout_s
+        if server.database is not None:
+            limit_s += THOROUGH.timeout_s
         proposal = await server.ask(str(args["operation"]), work, limit_s)
         drafts = proposal.drafts
         if not drafts:

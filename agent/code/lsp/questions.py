@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from agent.code.lsp.coverage import Coverage, NameCoverage
+from agent.code.lsp.coverage import QUICK, THOROUGH, Coverage, NameCoverage
 from agent.code.lsp.documents import open_from_disk, refresh
 from agent.code.lsp.operations import METHODS
 from agent.code.lsp.protocol.peer import ResponseError
@@ -198,7 +198,8 @@ class CodeQuestions:
         coverage: Coverage | None = None
         name = name_of(args, TextLines(text)) if args["operation"] in _NEEDS_WHOLE_PROJECT else ""
         if name and session.indexes_compiled_files:
-            coverage = await self._coverage.cover(session, server, path, name, call)
+            effort = THOROUGH if args["operation"] == "rename" else QUICK
+            coverage = await self._coverage.cover(session, server, path, name, effort, call)
             if args["operation"] not in _ABOUT_ALL_USES:
                 coverage = Coverage()
         limit_s = self.servers.settings.timeout_s

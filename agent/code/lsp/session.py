@@ -30,13 +30,12 @@ LOAD_TIMEOUT_S = 15.0
 FIRST_WORD_TIMEOUT_S = 20.0
 # A server that takes long to answer, as on a busy machine, may be silent for longer.
 _SILENCE_FACTOR = 3
+_FIRST_SILENCE_FACTOR = 6
 _MAX_TASKS = 100
 # Servers that read included files from the disk, not from open documents.
 _READS_DISK = frozenset({"clangd"})
 # Servers whose index contains the files of a compilation database and open documents.
 _INDEXES_COMPILED_FILES = frozenset({"clangd"})
-# Least wait of each request for such an index, besides the total wait for loading.
-INDEX_TIMEOUT_S = 3.0
 # Servers that publish nothing for a document whose diagnostics are unchanged, even when it or a
 # document that it uses has changed.
 _TERSE = frozenset({"gopls", "rust-analyzer"})
@@ -183,12 +182,14 @@ class LspSession:
         self._load_left_s = max(0.0, until - time.monotonic())
         return True
 
-    async def finish_indexing(self) -> bool:
+    async def finish_indexing(self, timeout_s: float) -> bool:
         """Wait for the index of the compiled files; return whether it is complete.
+
+        The wait is longer if the total wait for loading is not used up.
 
         The server reports this work, but not before it has found the compilation database.
         """
-        until = time.monotonic() + max(self._load_left_s, INDEX_TIMEOUT_S)
+        until = time.monotonic() + max(self._load_left_s, timeout_s)
         while (left_s := until - time.monotonic()) > 0 and not self._is_indexed:
             await self._wait_for_message(left_s)
         self._load_left_s = min(self._load_left_s, max(0.0, until - time.monotonic()))
@@ -373,7 +374,8 @@ class LspSession:
 
     def _silence_s(self, minimum_s: float) -> float:
         """Return how long a silent server may still be at work."""
-        return max(minimum_s, _SILENCE_FACTOR * self._answer_s)
+        factor = _SILENCE_FACTOR if self._has_pushed else _FIRST_SILENCE_FACTOR
+        return max(minimum_s, factor * self._answer_s)
 
     def _is_up_to_date(self, path: Path) -> bool:
         """Return whether the published diagnostics belong to the last text sent."""
