@@ -209,8 +209,8 @@ class SupportsTrace(Protocol):
 class SupportsDrafts(Protocol):
     """Optional: the platform has drafts, which vanish soon or with the next message."""
 
-    async def show_draft(self, route: Route, text: str, number: int) -> None:
-        """Show `text` (markdown) as the draft with this number, replacing its earlier text.
+    async def show_draft(self, route: Route, content: PreviewContent, number: int) -> None:
+        """Show the content as the draft with this number, replacing its earlier content.
 
         Does nothing if drafts are unavailable. Raises `SendError`.
         """

@@ -109,7 +109,7 @@ class StreamingPreview:
         self._pages: dict[int, OutboundPart] = {}
         # The last content of messages and drafts, and the time of the draft.
         self._last_content = ("", "")
-        self._last_draft, self._draft_at = "", 0.0
+        self._last_draft, self._draft_at = PreviewContent(""), 0.0
         self._is_paused = False
         self._changed = asyncio.Event()
         self._closed = asyncio.Event()
@@ -227,17 +227,19 @@ class StreamingPreview:
 
     async def _send_draft(self) -> None:
         """Show a draft, which vanishes on its own, if the platform supports drafts."""
-        text = "\n\n".join(filter(None, [self._text_so_far(), self._status]))
+        content = PreviewContent(self._text_so_far(), self._status)
         now = time.monotonic()
-        due = self._text_so_far() or now - self._began_at >= self._timing.line_after_s
-        is_recent = text == self._last_draft and now - self._draft_at < SKETCH_AGAIN_S
-        if due and text and not is_recent and isinstance(self._channel, SupportsDrafts):
+        due = content.text or now - self._began_at >= self._timing.line_after_s
+        is_recent = content == self._last_draft and now - self._draft_at < SKETCH_AGAIN_S
+        is_blank = not content.text and not content.status_line
+        if due and not is_blank and not is_recent and isinstance(self._channel, SupportsDrafts):
             if await self._database.transact(outbox.has_mail, self._outgoing.route.lane):
                 return
             with suppress(SendError):
-                clean = self._timing.clean(text)
-                await self._channel.show_draft(self._outgoing.route, clean, self._turn)
-            self._last_draft, self._draft_at = text, now
+                clean = self._timing.clean
+                redacted = PreviewContent(clean(content.text), clean(content.status_line))
+                await self._channel.show_draft(self._outgoing.route, redacted, self._turn)
+            self._last_draft, self._draft_at = content, now
 
     async def _grow(self) -> bool:
         """Send or edit the messages that changed; False when a message id is unknown."""

@@ -73,7 +73,8 @@ class BotApi(LoopbackServer):
     @property
     def sends(self) -> list[Effect]:
         """New messages among the effects, which a reader counts as answers."""
-        return [effect for effect in self.sent if effect.method == "sendMessage"]
+        methods = ("sendMessage", "sendRichMessage")
+        return [effect for effect in self.sent if effect.method in methods]
 
     @property
     def confirmed_offset(self) -> int:

@@ -33,6 +33,8 @@ class ChatMessage:
     reply_markup: Any = None
     # Media fields of the message; its text is then a caption.
     media: Mapping[str, Any] = field(default_factory=dict)
+    # Blocks of a rich message, of which its text is only a summary.
+    blocks: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,11 @@ class Chats:
             raise bad_request("message to edit not found")
         if not old.from_bot:
             raise bad_request("message can't be edited")
-        same = (old.text, list(old.entities), old.reply_markup)
-        if same == (new.text, list(new.entities), new.reply_markup):
+        same = (old.text, list(old.entities), list(old.blocks), old.reply_markup)
+        if same == (new.text, list(new.entities), list(new.blocks), new.reply_markup):
             raise bad_request(NOT_MODIFIED)
         old.text, old.entities, old.reply_markup = new.text, new.entities, new.reply_markup
+        old.blocks = new.blocks
         old.edit_date = int(time.time())
         return old
 
@@ -155,7 +158,9 @@ class Chats:
             "date": shown.date,
             **shown.media,
         }
-        if shown.text or not shown.media:
+        if shown.blocks:
+            message["rich_message"] = {"blocks": list(shown.blocks)}
+        elif shown.text or not shown.media:
             message["caption" if shown.media else "text"] = shown.text
         if shown.entities:
             message["caption_entities" if shown.media else "entities"] = list(shown.entities)

@@ -12,6 +12,7 @@ from typing import Any
 from tests.fakes.bot_chats import ChatMessage, Chats, Effect
 from tests.fakes.bot_files import METHODS, BotFiles
 from tests.fakes.bot_limits import Gatekeeper
+from tests.fakes.bot_rich import check_rich, rich_text
 from tests.fakes.bot_text import Refusal, bad_request, check_entities, check_text
 from tests.fakes.bot_updates import UpdateQueue
 
@@ -45,6 +46,8 @@ class BotMethods:
 
     def __init__(self, chats: Chats, updates: UpdateQueue, files: BotFiles) -> None:
         self.gatekeeper: Gatekeeper | None = None
+        # False for a server before Bot API 10.1.
+        self.knows_rich = True
         self.webhook_url = ""
         self.webhook_secret = ""
         self.webhook_trouble: tuple[int, str] | None = None
@@ -58,6 +61,8 @@ class BotMethods:
             "editmessagetext": self._edit_message_text,
             "editmessagereplymarkup": self._edit_message_reply_markup,
             "sendmessagedraft": self._send_message_draft,
+            "sendrichmessage": self._send_rich_message,
+            "sendrichmessagedraft": self._send_rich_message_draft,
             "deletemessage": self._delete_message,
             "sendchataction": self._send_chat_action,
             "setmycommands": self._set_my_commands,
@@ -76,7 +81,7 @@ class BotMethods:
     def call(self, method: str, params: Params) -> Any:
         """Return the `result` of the method. Raise Refusal on an error."""
         function = self._methods.get(method.lower())
-        if function is None:
+        if function is None or ("rich" in method.lower() and not self.knows_rich):
             raise Refusal(404, "Not Found: method not found")
         return function(params)
 
@@ -129,6 +134,26 @@ class BotMethods:
         self._record_shown("sendMessage", shown, params)
         return self._chats.message_json(shown)
 
+    def _send_rich_message(self, params: Params) -> Any:
+        blocks = check_rich(structure(params, "rich_message"))
+        thread_id = integer(params, "message_thread_id")
+        chat_id = self._admit(params, thread_id)
+        shown = self._chats.put(
+            ChatMessage(
+                *(0, chat_id, rich_text(blocks), True, self._chats.me["id"]),
+                thread_id=thread_id,
+                reply_to=self._reply_target(chat_id, params),
+                reply_markup=structure(params, "reply_markup"),
+                blocks=blocks,
+            )
+        )
+        self._record_shown("sendRichMessage", shown, params)
+        return self._chats.message_json(shown)
+
+    def _send_rich_message_draft(self, params: Params) -> bool:
+        blocks = check_rich(structure(params, "rich_message"), is_draft=True)
+        return self._show_draft("sendRichMessageDraft", params, rich_text(blocks))
+
     def _send_file(self, method: str, params: Params) -> Any:
         return self._send_files(method, params)[0]
 
@@ -180,12 +205,20 @@ class BotMethods:
         raise bad_request("message to be replied not found")
 
     def _edit_message_text(self, params: Params) -> Any:
-        text = check_text(params.get("text"), too_long="MESSAGE_TOO_LONG")
+        rich = structure(params, "rich_message") if self.knows_rich else None
+        blocks = check_rich(rich) if rich else []
+        text = (
+            rich_text(blocks)
+            if rich
+            else check_text(params.get("text"), too_long="MESSAGE_TOO_LONG")
+        )
         entities = check_entities(text, params.get("entities"))
         chat_id = self._admit(params)
         message_id = integer(params, "message_id") or 0
         markup = structure(params, "reply_markup")
-        new = ChatMessage(message_id, chat_id, text, True, 0, entities, reply_markup=markup)
+        new = ChatMessage(
+            *(message_id, chat_id, text, True, 0, entities), reply_markup=markup, blocks=blocks
+        )
         shown = self._chats.edit(chat_id, message_id, new)
         self._record_shown("editMessageText", shown, params)
         return self._chats.message_json(shown)
@@ -203,7 +236,11 @@ class BotMethods:
 
     def _send_message_draft(self, params: Params) -> bool:
         text = params.get("text") or ""
-        entities = check_entities(check_text(text), params.get("entities")) if text else []
+        if text:
+            check_entities(check_text(text), params.get("entities"))
+        return self._show_draft("sendMessageDraft", params, text)
+
+    def _show_draft(self, method: str, params: Params, text: str) -> bool:
         chat_id = self._admit(params)
         if chat_id < 0:
             raise bad_request("TEXTDRAFT_PEER_INVALID")
@@ -214,9 +251,7 @@ class BotMethods:
             thread = integer(params, "message_thread_id")
             topic = {"message_thread_id": thread} if thread else {}
             self._chats.stoppable[chat_id] = {"draft_id": integer(params, "draft_id"), **topic}
-        self._record(
-            Effect("sendMessageDraft", chat_id, text=text, entities=entities, params=dict(params))
-        )
+        self._record(Effect(method, chat_id, text=text, params=dict(params)))
         return True
 
     def _record_shown(self, method: str, shown: ChatMessage, params: Params) -> None:

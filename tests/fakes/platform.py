@@ -162,7 +162,8 @@ class StreamingPlatform(Platform):
             raise fault.error
         return shown
 
-    async def show_draft(self, route: Route, text: str, number: int) -> None:
+    async def show_draft(self, route: Route, content: PreviewContent, number: int) -> None:
+        text = "\n\n".join(filter(None, (content.text, content.status_line)))
         self.calls.append(("sketch", route.chat_id, text))
         self.sketched[route.chat_id] = text
         self._wake_waiting()

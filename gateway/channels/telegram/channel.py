@@ -29,7 +29,7 @@ from gateway.channels.telegram.outbound.render import (
     render_pages,
     text_messages,
 )
-from gateway.channels.telegram.outbound.send import TelegramSender
+from gateway.channels.telegram.outbound.send import RichSupport, TelegramSender
 from gateway.channels.telegram.settings import TelegramSettings
 from gateway.core.approval import ApprovalPrompt
 from gateway.core.channel_events import Batch
@@ -50,8 +50,8 @@ class TelegramChannel:
     """Channel of one bot, with every optional capability of `gateway.channels.base`.
 
     Close it with `aclose`. `cursors` are the positions stored with the last accepted batch. `gate`
-    belongs to this bot, `places` to all bots; `memo` is persistent state. Nothing connects before
-    `run` or the first send.
+    belongs to this bot, `places` to all bots, `rich` to all bots of one server; `memo` is
+    persistent state. Nothing connects before `run` or the first send.
     """
 
     name = "telegram"
@@ -66,6 +66,7 @@ class TelegramChannel:
         cursors: Mapping[str, str] | None = None,
         places: ChatSettingsIndex | None = None,
         memo: ChannelState | None = None,
+        rich: RichSupport | None = None,
     ) -> None:
         self._settings = settings
         self._gate = gate
@@ -76,8 +77,8 @@ class TelegramChannel:
             if settings.webhook_url
             else Poller(settings, self._client, cursors or {}, places, memo)
         )
-        self._sender = TelegramSender(self._client, gate, places.moves(self.name))
         moves = places.moves(self.name)
+        self._sender = TelegramSender(self._client, gate, moves, rich)
         self._reactions = Reactions(self._client.bot, gate, moves, settings.reaction)
 
     @property
@@ -204,10 +205,10 @@ class TelegramChannel:
         """
         return await self._sender.preview(route, page, provider_message_id, reply_to)
 
-    async def show_draft(self, route: Route, text: str, number: int) -> None:
-        """Show `text` for half a minute, in private chats. Raises `SendError`."""
+    async def show_draft(self, route: Route, content: PreviewContent, number: int) -> None:
+        """Show `content` for half a minute, in private chats. Raises `SendError`."""
         if self._sender.supports_drafts(route):
-            await self._sender.show_draft(route, text, number)
+            await self._sender.show_draft(route, content, number)
 
     def render_approval(self, question: ApprovalPrompt, decided: str | None = None) -> OutboundPart:
         """Render the question with its details in a code block, cut to one message."""

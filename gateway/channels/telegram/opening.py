@@ -28,6 +28,7 @@ with hidden("click", "cryptography"):
     drop_docstrings(telegram)
     from gateway.channels.telegram.channel import TelegramChannel
     from gateway.channels.telegram.inbound.poll import OFFSET_TTL_S
+    from gateway.channels.telegram.outbound.send import RichSupport
     from gateway.channels.telegram.settings import TelegramSettings
 
 
@@ -38,6 +39,7 @@ async def open_bots(context: ChannelContext[TelegramSection]) -> Sequence[Telegr
     secret = section.webhook_secret
     proxy = proxy_for(section.base_url, os.environ, section.proxy)
     ensure_usable(proxy)
+    rich = RichSupport(messages=section.rich_messages, drafts=section.rich_messages)
     channels = []
     for name, token in bots:
         settings = TelegramSettings(
@@ -60,6 +62,7 @@ async def open_bots(context: ChannelContext[TelegramSection]) -> Sequence[Telegr
             cursors=await context.cursors(settings.account, time.time() - OFFSET_TTL_S),
             places=context.places,
             memo=context.state,
+            rich=rich,
         )
         context.stack.push_async_callback(channel.aclose)
         channels.append(channel)

@@ -145,6 +145,14 @@ class TelegramSection(ChannelSection):
             "with all of it; 0: always messages"
         ),
     ] = 4
+    rich_messages: Annotated[
+        Flag,
+        Setting(
+            "whether answers with a table or a formula are sent as rich messages, where the server "
+            "supports them. Apps from before June 2026 don't show such messages",
+            see="telegram.md#rich-messages",
+        ),
+    ] = True
     accounts: Annotated[
         tuple[TelegramAccount, ...],
         Setting(

@@ -117,7 +117,7 @@ async def test_silent_turn_shows_a_draft_and_then_one_message(
     assert gateway.api.chats.drafts[chat] == "⏳ Thinking"
     gateway.model.let_go()
     await gateway.idle()
-    assert gateway.methods(chat) == ["sendMessageDraft", "sendMessage"]
+    assert gateway.methods(chat) == ["sendRichMessageDraft", "sendMessage"]
     assert gateway.api.answers(chat) == ["late"]
     assert chat not in gateway.api.chats.drafts
 

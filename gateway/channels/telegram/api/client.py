@@ -92,8 +92,19 @@ class TelegramClient:
 
         https://core.telegram.org/bots/api#sendmessage
         """
-        url = f"{self._settings.root}/bot{self._settings.token}/sendMessage"
-        return message_id_of(await self._sends.call(url, parameters))
+        return message_id_of(await self.call("sendMessage", parameters))
+
+    async def send_rich_message(self, parameters: Mapping[str, Any]) -> int:
+        """Send a rich message and return its id.
+
+        https://core.telegram.org/bots/api#sendrichmessage
+        """
+        return message_id_of(await self.call("sendRichMessage", parameters))
+
+    async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
+        """Return the raw result of a method that the library does not know, or parses slowly."""
+        url = f"{self._settings.root}/bot{self._settings.token}/{method}"
+        return await self._sends.call(url, parameters)
 
     async def send_files(self, target: Mapping[str, Any], part: OutboundPart) -> int:
         """Send files. Raises errors of the request layer, and `MessageRefused`."""

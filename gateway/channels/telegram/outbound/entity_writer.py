@@ -79,13 +79,14 @@ class EntityWriter:
         self._put(text.replace("\n", " "))
         self._spans.append(("code", start, self.length, {}))
 
-    def pre(self, text: str, language: str = "") -> None:
-        """Write a block of code, unchanged."""
+    def pre(self, text: str, language: str = "") -> int:
+        """Write a block of code, unchanged, and return its position."""
         self._settle(with_margin=any(margin.first for margin in self._margins))
         self._interrupt()
         start = self.length
         self._put(text)
         self._spans.append(("pre", start, self.length, {"language": language} if language else {}))
+        return start
 
     def open(self, kind: str, **extra: Any) -> None:
         """Open formatting; nested repetitions of the same kind are only counted."""
@@ -104,6 +105,15 @@ class EntityWriter:
                 self._cut(index)
                 del self._open[index]
                 return
+
+    def cover(self, kind: str, start: int, end: int | None = None, **extra: Any) -> None:
+        """Add an entity over text that is already written, without spaces at its ends."""
+        self._spans.append((kind, start, self.length if end is None else end, extra))
+
+    @property
+    def has_margin(self) -> bool:
+        """True within a list or a nested quotation."""
+        return bool(self._margins)
 
     def is_open(self, kind: str) -> bool:
         return any(mark.kind == kind for mark in self._open)

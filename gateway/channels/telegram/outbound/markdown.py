@@ -1,6 +1,7 @@
 """Conversion of parsed markdown to text with formatting."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -13,6 +14,15 @@ from gateway.channels.telegram.outbound.markdown_prepare import (
     SPOILER,
     Events,
     definitions,
+)
+from gateway.channels.telegram.outbound.rich_message import (
+    FORMULA as RICH_FORMULA,
+)
+from gateway.channels.telegram.outbound.rich_message import (
+    HEADING,
+    MAX_COLUMNS,
+    TABLE_ROW,
+    rich_text,
 )
 from gateway.channels.telegram.outbound.table import Table, columns
 from gateway.core.messages import Entity
@@ -40,6 +50,8 @@ def is_clickable(url: str) -> bool:
 
 _INLINE = {"Strong": "bold", "Emphasis": "italic", "Strikethrough": "strikethrough"}
 
+_ALIGNMENTS = {"Left": "left", "Center": "center", "Right": "right"}
+
 _BULLETS = "•◦▪"
 
 _RULE = "———"
@@ -54,6 +66,9 @@ _LANGUAGE = re.compile(r"[\w+#.-]*")
 
 # Characters in a formula that Telegram could read as part of an address with adjacent text.
 _ADDRESS_JOINT = re.compile(r"[.:@](?=[^\W\d])|^[.:@]|[.:@]$")
+
+# Commands of LaTeX with an address, which a formula that Telegram draws could make clickable.
+_ADDRESS_IN_LATEX = re.compile(r"://|\\(?:href|url)\b")
 
 # Bytes of source before a block that are searched for an empty line.
 _LOOK_BACK = 200
@@ -78,6 +93,8 @@ class MarkdownRenderer:
         self._quotes = 0
         self._table: Table | None = None
         self._used: set[str] = set()
+        self._heading_start, self._heading_size = 0, 1
+        self._table_count = 0
 
     def events(self, events: Events) -> None:
         for event, span in events:
@@ -135,6 +152,7 @@ class MarkdownRenderer:
             case "Heading":
                 self.marks.block(2)
                 self.marks.open("bold")
+                self._heading_start, self._heading_size = self.marks.length, int(value["level"][1:])
             case "Item":
                 self._item(span)
             case _:
@@ -168,6 +186,8 @@ class MarkdownRenderer:
                 self._end_link()
             case "Heading":
                 marks.close("bold")
+                if not marks.has_margin:
+                    marks.cover(HEADING, self._heading_start, size=self._heading_size)
                 marks.block(1)
             case "BlockQuote":
                 self._quotes -= 1
@@ -220,12 +240,16 @@ class MarkdownRenderer:
         text = readable(latex)
         if block:
             self.marks.block(1)
-        if text is not None and _ADDRESS_JOINT.search(text) is None:
+        start = self.marks.length
+        is_readable = text is not None and _ADDRESS_JOINT.search(text) is None
+        if text is not None and is_readable:
             self.marks.write(text)
         elif block:
             self.marks.pre(latex, "latex")
         else:
             self.marks.code(latex)
+        if latex and not _ADDRESS_IN_LATEX.search(latex):
+            self.marks.cover(RICH_FORMULA, start, latex=latex, block=block, readable=is_readable)
         if block:
             self.marks.block(1)
 
@@ -266,17 +290,57 @@ class MarkdownRenderer:
         head, *body = table.rows
         texts = [[self._plain(cell) for cell in row] for row in table.rows]
         grid = None if table.has_links else columns(texts, table.alignments)
+        cover = self._row_cover(table)
         if grid is not None:
-            self.marks.pre(grid)
+            start = self.marks.pre(grid)
+            first, rule, *lines = grid.split("\n")
+            end = start + len(first) + 1 + len(rule)
+            cover(start, end, None)
+            for row, line in zip(body, lines, strict=True):
+                start, end = end + 1, end + 1 + len(line)
+                cover(start, end, row)
         elif len(head) == 2 or not body:
+            start = self.marks.length
             self._bold(*head)
+            cover(start, self.marks.length, None)
             for row in filter(any, body):
                 self.marks.block(1)
+                start = self.marks.length
                 self._cells(list(filter(None, row)), "• ", " — ")
+                cover(start, self.marks.length, row)
         else:
             for row in body:
+                start = self.marks.length
                 self._write_row(head, row)
+                cover(start, self.marks.length, row)
         self.marks.block(1)
+
+    def _row_cover(self, table: Table) -> Callable[[int, int, list[Events] | None], None]:
+        """Return a function that marks a range of text as a row; None stands for the head.
+
+        It does nothing for a table that a rich message cannot show.
+        """
+        self._table_count += 1
+        number, width = self._table_count, max(map(len, table.rows))
+        if self.marks.has_margin or self._quotes or width > MAX_COLUMNS:
+            return lambda start, end, row: None
+        head = [self._rich_cell(cell) for cell in table.rows[0]]
+        align = [_ALIGNMENTS.get(name, "left") for name in table.alignments]
+
+        def cover(start: int, end: int, row: list[Events] | None) -> None:
+            cells = [self._rich_cell(cell) for cell in row or ()]
+            if start < end and (cells or any(head)):
+                self.marks.cover(
+                    TABLE_ROW, start, end, table=number, head=head, cells=cells, align=align
+                )
+
+        return cover
+
+    def _rich_cell(self, cell: Events) -> Any:
+        """Return the cell as a RichText, with invisible characters as escapes."""
+        walk = MarkdownRenderer(self._source)
+        walk.events(cell)
+        return rich_text(*walk.marks.finish())
 
     def _write_row(self, head: list[Events], row: list[Events]) -> None:
         """Write one row: its first cell, then the others with the names of their columns."""

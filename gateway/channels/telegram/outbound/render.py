@@ -8,11 +8,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from agent.i18n import mark_for_translation, plural, t
 from agent.text.visible import escape_invisible
 from agent.turn.completion_signal import humanize_signals
 from gateway.channels.telegram.outbound.markdown_prepare import parse_markdown, sanitize
+from gateway.channels.telegram.outbound.rich_message import RICH_KINDS, rich_text
 from gateway.channels.telegram.outbound.split import MAX_ENTITIES, MAX_UNITS, first_part, split
 from gateway.channels.telegram.utf16 import offsets, units
 from gateway.core.messages import Entity, OutboundFile, OutboundPart
@@ -109,6 +111,11 @@ def render_preview(markdown: str, line: str = "") -> OutboundPart | None:
     return pages[0] if pages else None
 
 
+def render_line(markdown: str) -> Any:
+    """Render a short text, such as a status, as a RichText."""
+    return rich_text(*_convert(sanitize(markdown)))
+
+
 def render_pages(markdown: str, line: str, most: int) -> tuple[OutboundPart, ...]:
     """Render an unfinished answer as at most `most` messages, with `line` below the last.
 
@@ -130,7 +137,12 @@ def _with_line(part: OutboundPart, line: str) -> OutboundPart:
     assert beginning is not None, "no part is blank"
     shift = units(beginning.text) + 2
     moved = tuple(replace(entity, offset=entity.offset + shift) for entity in formatted)
-    return OutboundPart(f"{beginning.text}\n\n{below}", (beginning.entities + moved)[:MAX_ENTITIES])
+    entities, count = [], 0
+    for entity in beginning.entities + moved:
+        count += entity.type not in RICH_KINDS
+        if count <= MAX_ENTITIES:
+            entities.append(entity)
+    return OutboundPart(f"{beginning.text}\n\n{below}", tuple(entities))
 
 
 def _close_marks(markdown: str) -> str:

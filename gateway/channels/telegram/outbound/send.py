@@ -1,16 +1,16 @@
 """Sending to Telegram, with errors classified for retries."""
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from telegram import (
     InlineKeyboardButton,
     InlineKeyboardMarkup,
-    LinkPreviewOptions,
-    MessageEntity,
 )
 from telegram.error import TelegramError
 
@@ -24,6 +24,7 @@ from gateway.channels.base import (
     MessageNotFound,
     MessageRefused,
     NotSent,
+    PreviewContent,
     SendError,
     TopicNotFound,
 )
@@ -38,11 +39,18 @@ from gateway.channels.telegram.ids import (
     telegram_message_id,
     thread_parameters,
 )
-from gateway.channels.telegram.outbound.render import mark_repeat, mark_topic_lost, render_preview
+from gateway.channels.telegram.outbound.render import (
+    mark_repeat,
+    mark_topic_lost,
+    render_line,
+    render_preview,
+)
+from gateway.channels.telegram.outbound.rich_message import plain_entities, rich_message
 from gateway.core.messages import OutboundMessage, OutboundPart, Route
 
+log = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
-_NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 _MAX_TOAST_CHARS = 200
 _MAX_PREVIEWS = 64
 
@@ -61,14 +69,37 @@ _UNREACHABLE = (
     r"chat not found|user not found|peer_id_invalid|deactivated|was kicked|not a member"
     r"|not enough rights|no rights|[a-z]_forbidden|administrator rights|upgraded to a super"
 )
+# Refusals that are about the bot rather than the message, so that another form cannot help.
+_ABOUT_THE_BOT = (401, 409)
+# Refusal by a server that ignores the rich content of an edit.
+_NO_TEXT = r"(?i)text is empty"
+
+
+@dataclass(slots=True)
+class RichSupport:
+    """Support of a Bot API server for rich messages and rich drafts, true until it refuses them.
+
+    https://core.telegram.org/bots/api#rich-messages
+    """
+
+    messages: bool = True
+    drafts: bool = True
 
 
 class TelegramSender:
-    """Sender for one bot; all its messages pass the rate limiter."""
+    """Sender for one bot; all its messages pass the rate limiter.
+
+    `rich` belongs to the server.
+    """
 
     def __init__(
-        self, client: TelegramClient, gate: RateLimiter, moves: ChatIdAliases | None = None
+        self,
+        client: TelegramClient,
+        gate: RateLimiter,
+        moves: ChatIdAliases | None = None,
+        rich: RichSupport | None = None,
     ) -> None:
+        self._rich = rich or RichSupport()
         self._bot = client.bot
         self._client = client
         self._gate = gate
@@ -171,28 +202,53 @@ class TelegramSender:
         """Return whether drafts are available: in private chats, on servers that support them."""
         return self._knows_drafts and not _is_group(route)
 
-    async def show_draft(self, route: Route, text: str, number: int) -> None:
+    async def show_draft(self, route: Route, content: PreviewContent, number: int) -> None:
         """Show a draft, which disappears with the next message or after half a minute.
 
         https://core.telegram.org/bots/api#sendmessagedraft
         """
-        part = render_preview(text)
+        pieces = filter(None, (content.text, content.status_line))
+        part = render_preview("\n\n".join(pieces))
         if part is None or not self._gate.try_acquire(route.chat_id, group=False):
             return
-        draft = self._bot.send_message_draft(
-            telegram_chat_id(route, self._moves),
-            number,
-            replace_lone_surrogates(part.text),
-            entities=_entities(part),
+        draft = {
+            "chat_id": telegram_chat_id(route, self._moves),
+            "draft_id": number,
+            **thread_parameters(route),
             # Telegram shows a Stop button, which sends an update: Bot API 10.3.
-            api_kwargs={**thread_parameters(route), "can_stop": True},
-        )
+            "can_stop": True,
+        }
+        if self._rich.drafts and await self._show_rich_draft(route, content, draft):
+            return
+        text = _text_parameters(part)
         try:
-            await self._outcome(route, draft)
+            await self._outcome(route, self._client.call("sendMessageDraft", draft | text))
         except (MessageRefused, NotSent) as exc:
             # An older server, or a bot without the permission: drafts are optional.
             unknown = getattr(exc.__cause__, "code", None) in (400, 404)
             self._knows_drafts = not unknown
+
+    async def _show_rich_draft(
+        self, route: Route, content: PreviewContent, draft: dict[str, Any]
+    ) -> bool:
+        """Show a draft with its status as a thinking block; return False if it is refused.
+
+        https://core.telegram.org/bots/api#sendrichmessagedraft
+        """
+        part = render_preview(content.text) or OutboundPart("")
+        rich = rich_message(part, render_line(content.status_line) if content.status_line else "")
+        if rich is None:
+            return False
+        try:
+            call = self._client.call("sendRichMessageDraft", draft | {"rich_message": rich})
+            await self._outcome(route, call)
+        except (MessageRefused, BadFormat, NotSent) as exc:
+            # Without a refusal, it is unknown what the server supports.
+            if not isinstance(exc.__cause__, Refusal):
+                raise
+            self._rich.drafts = False
+            return False
+        return True
 
     async def typing(self, route: Route) -> None:
         """Show "typing" if the rate limit allows it. Raises `SendError`."""
@@ -245,17 +301,45 @@ class TelegramSender:
 
     async def _new(self, route: Route, part: OutboundPart, reply_to: str | None) -> str:
         target = self._target(route, reply_to)
-        content: dict[str, Any] = {
-            "text": replace_lone_surrogates(part.text),
-            "link_preview_options": {"is_disabled": True},
-        }
-        if part.entities:
-            content["entities"] = [entity.to_dict() for entity in _entities(part) or ()]
         if (keyboard := _keyboard(part)) is not None:
-            content["reply_markup"] = keyboard.to_dict()
-        sending = self._client.send_message(target | content)
-        message_id = await self._outcome(route, sending)
+            target["reply_markup"] = keyboard.to_dict()
+        text = _text_parameters(part) | {"link_preview_options": {"is_disabled": True}}
+        message_id = await self._rich_or_text(
+            route,
+            part,
+            lambda rich: self._client.send_rich_message(target | rich),
+            lambda: self._client.send_message(target | text),
+        )
         return stored_id(str(target["chat_id"]), message_id, self._moves)
+
+    async def _rich_or_text(
+        self,
+        route: Route,
+        part: OutboundPart,
+        send_rich: Callable[[dict[str, Any]], Awaitable[_T]],
+        send_text: Callable[[], Awaitable[_T]],
+    ) -> _T:
+        """Send the part as a rich message, or as text if it needs no other or the server refuses.
+
+        Only a refusal leads to the second call, so that nothing can arrive in both forms.
+        """
+        rich = rich_message(part) if self._rich.messages else None
+        if rich is None:
+            return await self._outcome(route, send_text())
+        try:
+            return await self._outcome(route, send_rich({"rich_message": rich}))
+        except (MessageRefused, BadFormat, ChatUnreachable, NotSent) as exc:
+            refusal = exc.__cause__
+            if not isinstance(refusal, Refusal) or refusal.code in _ABOUT_THE_BOT:
+                raise
+        log.info("a rich message was refused, so it is sent as text: %s", refusal.description)
+        # The second call counts, too, but the answer was already admitted.
+        self._gate.try_acquire(route.chat_id, group=_is_group(route))
+        result = await self._outcome(route, send_text())
+        # The same token works with another method: this one is unknown there.
+        if refusal.code == 404 or re.search(_NO_TEXT, refusal.description):
+            self._rich.messages = False
+        return result
 
     def _target(self, route: Route, reply_to: str | None) -> dict[str, Any]:
         """Return the destination of a new message and its reply as parameters of the Bot API."""
@@ -277,16 +361,20 @@ class TelegramSender:
             )
         # Until this edit succeeds, the displayed content is unknown.
         self._preview_pages.pop((route, provider_message_id), None)
-        edit = self._bot.edit_message_text(
-            replace_lone_surrogates(part.text),
-            chat_id=telegram_chat_id(route, self._moves),
-            message_id=message_id,
-            entities=_entities(part),
-            reply_markup=_keyboard(part),
-            link_preview_options=_NO_PREVIEW,
-        )
+        target: dict[str, Any] = {
+            "chat_id": telegram_chat_id(route, self._moves),
+            "message_id": message_id,
+        }
+        if (keyboard := _keyboard(part)) is not None:
+            target["reply_markup"] = keyboard.to_dict()
+        text = _text_parameters(part) | {"link_preview_options": {"is_disabled": True}}
         with suppress(_Unchanged):
-            await self._outcome(route, edit)
+            await self._rich_or_text(
+                route,
+                part,
+                lambda rich: self._client.call("editMessageText", target | rich),
+                lambda: self._client.call("editMessageText", target | text),
+            )
         return provider_message_id
 
     async def _outcome(self, route: Route, call: Awaitable[_T]) -> _T:
@@ -337,11 +425,15 @@ def send_error(exc: TelegramError) -> SendError:
     return MessageRefused(reason)
 
 
-def _entities(part: OutboundPart) -> list[MessageEntity] | None:
-    return [
-        MessageEntity(entity.type, entity.offset, entity.length, **entity.extra)
-        for entity in part.entities
-    ] or None
+def _text_parameters(part: OutboundPart) -> dict[str, Any]:
+    """Return the text and its formatting as parameters of the Bot API."""
+    parameters: dict[str, Any] = {"text": replace_lone_surrogates(part.text)}
+    if entities := plain_entities(part):
+        parameters["entities"] = [
+            {"type": entity.type, "offset": entity.offset, "length": entity.length, **entity.extra}
+            for entity in entities
+        ]
+    return parameters
 
 
 def _keyboard(part: OutboundPart) -> InlineKeyboardMarkup | None:

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gateway.channels.telegram.outbound.rich_message import RICH_KINDS
 from gateway.channels.telegram.utf16 import breaks_at, is_blank, offsets
 from gateway.core.messages import Entity, OutboundPart
 
@@ -67,6 +68,11 @@ class _Cutter:
                 break
             begin = max(entity.offset, first)
             end = min(entity.offset + entity.length, last)
+            if entity.type in RICH_KINDS:
+                # Half of a row or formula is only text.
+                if (begin, end) == (entity.offset, entity.offset + entity.length):
+                    clipped.append(replace(entity, offset=begin - first))
+                continue
             if begin < end and entity.type != _BLOCK:
                 begin, end = self._trim(begin, end)
             if begin < end:
@@ -111,7 +117,7 @@ class _Cutter:
         """Return the unit before which a part from `first` must end to respect the entity limit."""
         count = 0
         for entity in self._entities:
-            if entity.offset + entity.length > first:
+            if entity.type not in RICH_KINDS and entity.offset + entity.length > first:
                 count += 1
             if count > MAX_ENTITIES:
                 return max(entity.offset, first + 1)

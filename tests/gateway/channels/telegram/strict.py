@@ -6,12 +6,22 @@ https://core.telegram.org/bots/api#messageentity and the rules of its library,
 https://github.com/tdlib/td/blob/master/td/telegram/MessageEntity.cpp
 """
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from urllib.parse import urlsplit
 
+from gateway.channels.telegram.outbound.rich_message import (
+    FORMULA,
+    plain_entities,
+    rich_message,
+)
 from gateway.core.messages import Entity, OutboundPart
+from tests.fakes.bot_rich import check_rich, rich_text
+from tests.fakes.bot_text import Refusal
 
+_WORDS = re.compile(r"\w+")
 MAX_UNITS = 4096
 MAX_ENTITIES = 100
 MAX_URL = 2048
@@ -23,7 +33,23 @@ KNOWN = CODE | QUOTES | STYLES | {"text_link"}
 
 def problems(part: OutboundPart) -> list[str]:
     """Yield every part of the message that Telegram would refuse, correct or drop."""
-    return [*_of_text(part), *_of_entities(part), *_of_nesting(part.entities)]
+    plain = replace(part, entities=tuple(plain_entities(part)))
+    return [*_of_text(plain), *_of_entities(plain), *_of_nesting(plain.entities), *_of_rich(part)]
+
+
+def _of_rich(part: OutboundPart) -> Iterator[str]:
+    """Yield why a server would refuse the part as a rich message, and words that it lacks."""
+    if (rich := rich_message(part)) is None:
+        return
+    try:
+        shown = rich_text(check_rich(rich))
+    except Refusal as refusal:
+        yield refusal.description
+        return
+    formulas = [covered_text(part, e) for e in part.entities if e.type == FORMULA]
+    missing = set(_WORDS.findall(part.text)) - set(_WORDS.findall(" ".join([shown, *formulas])))
+    if missing:
+        yield f"not in the rich message: {missing}"
 
 
 def covered_text(part: OutboundPart, entity: Entity) -> str:

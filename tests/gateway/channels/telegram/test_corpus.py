@@ -10,6 +10,7 @@ import pytest
 
 from agent.text.visible import escape_invisible, replace_lone_surrogates
 from gateway.channels.telegram.outbound.render import mark_repeat, render, render_preview
+from gateway.channels.telegram.outbound.rich_message import plain_entities
 from gateway.core.messages import OutboundPart
 from tests.gateway.channels.telegram.strict import problems
 
@@ -39,7 +40,7 @@ def visible_texts(parts: tuple[OutboundPart, ...]) -> Iterator[str]:
     """Yield all text that reaches the reader: message text, link targets and code languages."""
     for part in parts:
         yield part.text
-        for entity in part.entities:
+        for entity in plain_entities(part):
             yield from map(str, entity.extra.values())
 
 

@@ -1,5 +1,6 @@
 """Checks of a text split into messages."""
 
+from gateway.channels.telegram.outbound.rich_message import plain_entities
 from gateway.channels.telegram.outbound.split import MAX_UNITS
 from gateway.channels.telegram.utf16 import units
 from gateway.core.messages import OutboundPart
@@ -13,6 +14,6 @@ def check(part: OutboundPart, limit: int = MAX_UNITS) -> None:
         part.text,
         [
             {"type": e.type, "offset": e.offset, "length": e.length, **e.extra}
-            for e in part.entities
+            for e in plain_entities(part)
         ],
     )

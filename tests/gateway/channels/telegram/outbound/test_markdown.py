@@ -9,6 +9,7 @@ from gateway.channels.telegram.outbound.entity_writer import EntityWriter
 from gateway.channels.telegram.outbound.markdown import MarkdownRenderer
 from gateway.channels.telegram.outbound.markdown_prepare import parse_markdown
 from gateway.channels.telegram.outbound.render import render
+from gateway.channels.telegram.outbound.rich_message import plain_entities
 from gateway.channels.telegram.outbound.table import cells_of
 from gateway.core.messages import OutboundPart
 from tests.gateway.channels.telegram.strict import covered_text
@@ -21,7 +22,7 @@ def one(markdown: str) -> OutboundPart:
 
 def formats_of(markdown: str) -> list[tuple[str, str]]:
     part = one(markdown)
-    return [(entity.type, covered_text(part, entity)) for entity in part.entities]
+    return [(entity.type, covered_text(part, entity)) for entity in plain_entities(part)]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_formula_never_becomes_a_link() -> None:
 def test_narrow_table_has_columns() -> None:
     part = one("| a | n |\n|---|--:|\n| 中文 | 1 |\n| x | 22 |")
     assert part.text == "a    │  n\n─────┼───\n中文 │  1\nx    │ 22"
-    assert [entity.type for entity in part.entities] == ["pre"]
+    assert [entity.type for entity in plain_entities(part)] == ["pre"]
 
 
 def test_wide_table_is_shown_row_by_row() -> None:
@@ -81,7 +82,7 @@ def test_wide_table_is_shown_row_by_row() -> None:
         f"| Who | {wide} | Third |\n|---|---|---|\n| **Ann** | {wide} | `x` |\n| Bob | | y |"
     )
     assert part.text == f"Who: Ann\n• {wide}: {wide}\n• Third: x\n\nWho: Bob\n• Third: y"
-    assert [(e.type, covered_text(part, e)) for e in part.entities] == [
+    assert [(e.type, covered_text(part, e)) for e in plain_entities(part)] == [
         ("bold", "Ann"), ("code", "x"), ("bold", "Bob"),
     ]  # fmt: skip
 

@@ -19,14 +19,18 @@ from gateway.channels.base import (
 )
 from gateway.channels.rate_limiter import RateLimiter
 from gateway.channels.telegram.channel import TelegramChannel
-from gateway.channels.telegram.outbound.render import REPEAT_NOTE
+from gateway.channels.telegram.outbound.render import REPEAT_NOTE, render
+from gateway.channels.telegram.outbound.send import RichSupport
 from gateway.channels.telegram.spec import RATES
+from gateway.core.link_defusing import defuse_part
 from gateway.core.messages import Entity, OutboundMessage, OutboundPart, Route
 from tests.fakes import faults
 from tests.fakes.bot_api import TOKEN, BotApi
 from tests.gateway.channels.telegram.conftest import QUICK
 
 ROUTE = Route("telegram", "123456", "7")
+THINKING = PreviewContent("", "⏳ Thinking")
+TABLE = "Sizes:\n\n| Name | Size |\n|:--|--:|\n| **tea** | 1 |\n| milk | 22 |\n\nThat is all."
 
 
 def message(
@@ -284,7 +288,7 @@ async def test_activity_line_is_below_the_preview(
 
 
 async def test_draft_is_not_a_message(bot_api: BotApi, channel: TelegramChannel) -> None:
-    await channel.show_draft(ROUTE, "⏳ Reading `x.py`", 5)
+    await channel.show_draft(ROUTE, PreviewContent("", "⏳ Reading `x.py`"), 5)
     assert bot_api.chats.drafts == {7: "⏳ Reading x.py"}
     assert bot_api.answers(7) == []
     await channel.send(message("done"))
@@ -294,7 +298,7 @@ async def test_draft_is_not_a_message(bot_api: BotApi, channel: TelegramChannel)
 async def test_draft_in_a_topic_has_a_stop_button(
     bot_api: BotApi, channel: TelegramChannel
 ) -> None:
-    await channel.show_draft(replace(ROUTE, thread_id="3"), "⏳ Thinking", 5)
+    await channel.show_draft(replace(ROUTE, thread_id="3"), THINKING, 5)
     assert bot_api.chats.stoppable == {7: {"draft_id": 5, "message_thread_id": 3}}
 
 
@@ -310,8 +314,150 @@ async def test_answer_in_direct_messages_names_their_topic(
     assert bot_api.calls == ["sendMessage"]
 
 
+@pytest.mark.counterpart("Telegram")
+async def test_draft_shows_its_status_as_a_thinking_block(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.show_draft(ROUTE, PreviewContent("So **far**", "⏳ Reading `x.py`"), 5)
+    (effect,) = bot_api.sent
+    assert effect.method == "sendRichMessageDraft"
+    code = {"type": "code", "text": "x.py"}
+    assert effect.params["rich_message"]["blocks"] == [
+        {"type": "paragraph", "text": ["So ", {"type": "bold", "text": "far"}]},
+        {"type": "thinking", "text": ["⏳ Reading ", code]},
+    ]
+    assert effect.params["can_stop"] is True
+
+
+def answer(markdown: str, shown: str | None = None) -> OutboundMessage:
+    (part,) = render(markdown)
+    return OutboundMessage("d1", 0, ROUTE, part, provider_message_id=shown)
+
+
+@pytest.mark.counterpart("Telegram")
+async def test_table_is_a_rich_message(bot_api: BotApi, channel: TelegramChannel) -> None:
+    sent_id = await channel.send(answer(TABLE))
+    (effect,) = bot_api.sends
+    assert (effect.method, str(effect.message_id)) == ("sendRichMessage", sent_id)
+    first, table, last = effect.params["rich_message"]["blocks"]
+    assert (first["text"], last["text"]) == ("Sizes:", "That is all.")
+    bold = {"type": "bold", "text": "tea"}
+    assert [[cell["text"] for cell in row] for row in table["cells"]] == [
+        ["Name", "Size"],
+        [bold, "1"],
+        ["milk", "22"],
+    ]
+    assert [cell["align"] for cell in table["cells"][0]] == ["left", "right"]
+    assert bot_api.answers(7) == ["Sizes:\nName | Size\ntea | 1\nmilk | 22\nThat is all."]
+
+
+async def test_text_without_tables_and_formulas_is_no_rich_message(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    await channel.send(answer("# Tea\n\nGreen, $x^2$ and `code`"))
+    assert bot_api.calls == ["sendMessage"]
+
+
+@pytest.mark.counterpart("Telegram")
+async def test_missing_rich_messages_are_remembered_for_all_bots_of_the_server(
+    bot_api: BotApi,
+) -> None:
+    bot_api.methods.knows_rich = False
+    settings, server = replace(QUICK, base_url=bot_api.url), RichSupport()
+    for _ in range(2):
+        channel = TelegramChannel(settings, gate=RateLimiter(None), rich=server)
+        await channel.send(answer(TABLE))
+        await channel.aclose()
+    assert bot_api.calls == ["sendRichMessage", "sendMessage", "sendMessage"]
+    assert [effect.text for effect in bot_api.sends] == [render(TABLE)[0].text] * 2
+    assert [e["type"] for e in bot_api.sends[0].params["entities"]] == ["pre"]
+
+
+async def test_refused_content_is_sent_as_text_and_tried_again(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    reason = "Bad Request: RICH_MESSAGE_CONTENT_REQUIRED"
+    bot_api.fail("sendRichMessage", faults.status(400, description=reason))
+    await channel.send(answer(TABLE))
+    await channel.send(answer(TABLE))
+    assert bot_api.calls == ["sendRichMessage", "sendMessage", "sendRichMessage"]
+    assert len(bot_api.answers(7)) == 2
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_refusal_of_both_forms_is_the_refusal_of_the_text(
+    bot_api: BotApi, channel: TelegramChannel, code: int
+) -> None:
+    for method in ("sendRichMessage", "sendMessage"):
+        bot_api.fail(method, faults.status(code))
+    with pytest.raises(ChatUnreachable if code == 403 else NotSent):
+        await channel.send(answer(TABLE))
+    await channel.send(answer(TABLE))
+    assert bot_api.calls == ["sendRichMessage", "sendMessage", "sendRichMessage"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (faults.status(401), NotSent),
+        (faults.status(429, retry_after=3), ChannelRateLimited),
+        (faults.status(502), Ambiguous),
+        (faults.lost_response, Ambiguous),
+        (faults.truncated, Ambiguous),
+        (faults.reset, Ambiguous),
+    ],
+)
+async def test_unclear_rich_message_is_not_sent_as_text(
+    bot_api: BotApi, channel: TelegramChannel, fault: faults.Fault, error: type[SendError]
+) -> None:
+    bot_api.fail("sendRichMessage", fault)
+    with pytest.raises(error):
+        await channel.send(answer(TABLE))
+    assert bot_api.calls == ["sendRichMessage"]
+    await channel.send(replace(answer(TABLE), maybe_duplicate=True))
+    assert bot_api.answers(7)[-1].startswith("↻ Possible duplicate")
+
+
+async def test_preview_becomes_a_rich_message_and_is_not_edited_again(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await preview(channel, PreviewContent("Sizes:"), None)
+    await preview(channel, PreviewContent(TABLE), shown)
+    assert await channel.send(answer(TABLE, shown)) == shown
+    assert [effect.method for effect in bot_api.sent] == ["sendMessage", "editMessageText"]
+    (message,) = bot_api.chat(7)
+    assert [block["type"] for block in message.blocks] == ["paragraph", "table", "paragraph"]
+
+
+async def test_edit_on_an_older_server_is_text(bot_api: BotApi, channel: TelegramChannel) -> None:
+    shown = await channel.send(message("Sizes:"))
+    bot_api.methods.knows_rich = False
+    assert await channel.send(answer(TABLE, shown)) == shown
+    assert bot_api.answers(7) == [render(TABLE)[0].text]
+    await channel.send(answer(TABLE))
+    assert bot_api.calls[1:] == ["editMessageText", "editMessageText", "sendMessage"]
+
+
+async def test_unchanged_rich_message_counts_as_edited(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    shown = await channel.send(answer(TABLE))
+    assert await channel.send(answer(TABLE, shown)) == shown
+    assert bot_api.calls == ["sendRichMessage", "editMessageText"]
+
+
+async def test_defused_table_is_sent_without_its_cells(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    (part,) = render("| a | b |\n|--|--|\n| x | [y](https://example.org/?q=secret) |")
+    safe = defuse_part(part, is_markdown=False, is_read=False)
+    await channel.send(OutboundMessage("d1", 0, ROUTE, safe))
+    assert bot_api.calls == ["sendMessage"]
+    assert "text_link" not in str(bot_api.sends[0].params)
+
+
 async def test_groups_get_no_drafts(bot_api: BotApi, channel: TelegramChannel) -> None:
-    await channel.show_draft(Route("telegram", "123456", "-7"), "⏳ Thinking", 5)
+    await channel.show_draft(Route("telegram", "123456", "-7"), THINKING, 5)
     assert bot_api.calls == []
 
 
@@ -321,8 +467,9 @@ async def test_drafts_are_not_retried_on_a_server_without_them(bot_api: BotApi, 
     channel = TelegramChannel(settings, gate=RateLimiter(None))
     assert channel.streaming(ROUTE) == "drafts"
     bot_api.fail("sendMessageDraft", faults.status(code, description="Not Found: method not found"))
+    bot_api.methods.knows_rich = False
     for _ in range(2):
-        await channel.show_draft(ROUTE, "⏳ Thinking", 5)
-    assert bot_api.calls == ["sendMessageDraft"]
+        await channel.show_draft(ROUTE, THINKING, 5)
+    assert bot_api.calls == ["sendRichMessageDraft", "sendMessageDraft"]
     assert channel.streaming(ROUTE) == "edits"
     await channel.aclose()
