@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import FileUrl
@@ -233,6 +234,12 @@ class McpConnection:
         if (refusals := _refusals.get(None)) is not None:
             refusals.append(self.server.name)
 
+    def _folders(self) -> Sequence[Path]:
+        """Return the folders that the server may open."""
+        work_folder = self.server.work_folder
+        folders = [] if work_folder is None else [work_folder]
+        return [*folders, *(access.path for access in self.server.open_folders)]
+
     async def aclose(self) -> None:
         """End the server and wait for it."""
         owner, self._owner = self._owner, None
@@ -364,9 +371,8 @@ class McpConnection:
                 self._on_change()
 
         async def on_roots(context: Any) -> ListRootsResult:
-            folder = await asyncio.to_thread(lambda: self.server.work_folder)
-            roots = [Root(uri=FileUrl(folder.as_uri()))] if folder is not None else []
-            return ListRootsResult(roots=roots)
+            folders = await asyncio.to_thread(self._folders)
+            return ListRootsResult(roots=[Root(uri=FileUrl(folder.as_uri())) for folder in folders])
 
         async def on_elicit(context: Any, params: Any) -> Any:
             return await elicitation.elicit(self.server.name, params, self._calls.ask)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from agent.approvals import FolderAccess
 from agent.records import frozen
 from agent.security.policy.base import SERVER_TOOLS
 
@@ -53,7 +54,9 @@ class McpServerSettings:
     folder of its own, and `folder`, which it may change unless `read_only`. It reaches the entries
     of `network`: public hosts ("example.org"), and with a port also this machine and private
     networks ("127.0.0.1:8123", "nas.local:*", "10.0.0.0/8:5432", "unix:/run/x.sock"). Without
-    `folder` the first folder among its arguments is used, if any. If a third party has written the
+    `folder` the first folder among its arguments is used, if any. It can also read `added_folders`,
+    and change those that are writable. The server of a project has `project`, the folder in which
+    it runs by default and to which its relative paths refer. If a third party has written the
     arguments, `reach` limits the paths that they can open.
 
     `is_sse` selects the old SSE transport for a `url`. `tools` and `without_tools` are patterns
@@ -76,6 +79,8 @@ class McpServerSettings:
     is_sse: bool = False
     folder: Path | None = None
     reach: ArgumentReach | None = None
+    added_folders: tuple[FolderAccess, ...] = ()
+    project: Path | None = None
     read_only: bool = False
     network: tuple[str, ...] = ANY_HOST
     tools: tuple[str, ...] = ("*",)
@@ -100,17 +105,40 @@ class McpServerSettings:
     @property
     def work_folder(self) -> Path | None:
         """Working folder of a started server, or None. Touches the disk."""
-        if self.folder is not None:
-            return self.folder.expanduser()
+        folder = self.folder or self.project
+        if folder is not None:
+            return folder.expanduser()
         path = self.argument_folder
         return None if path is None else path.resolve()
+
+    @property
+    def open_folders(self) -> tuple[FolderAccess, ...]:
+        """Real paths of the other folders that a started server may open. Touches the disk.
+
+        A project's server also gets the first folder among its arguments.
+        """
+        work_folder, added = self.work_folder, [*self.added_folders]
+        path = None if self.project is None or self.folder is not None else self.argument_folder
+        if path is not None:
+            added.append(FolderAccess(path, is_writable=True))
+        accesses = [
+            FolderAccess(
+                access.path.expanduser().resolve(), access.is_writable and not self.read_only
+            )
+            for access in added
+        ]
+        return tuple(
+            access
+            for access in dict.fromkeys(accesses)
+            if work_folder is None or not access.path.is_relative_to(work_folder.resolve())
+        )
 
     @property
     def argument_folder(self) -> Path | None:
         """First folder that the arguments name by a path, as written. Touches the disk."""
         for word in self.args:
             if word.startswith(("/", "./", "../", "~")) or word == ".":
-                path = Path(word).expanduser()
+                path = (self.project or Path()) / Path(word).expanduser()
                 if self.reach is not None and not self.reach.has_place(path):
                     continue
                 if path.is_dir() and path.resolve() != Path("/"):
@@ -121,13 +149,17 @@ class McpServerSettings:
     def has_private_results(self) -> bool:
         if self.is_private is not None:
             return self.is_private
-        return bool(self.env or self.headers or self.work_folder)
+        folder = self.folder or self.argument_folder
+        return bool(self.env or self.headers or folder or self.added_folders)
 
     def may_change_files(self, *, is_sandboxed: bool) -> bool:
         """Return whether calls may change files other than the server's own. Touches the disk."""
         if self.url is not None:
             return not self.read_only
-        return not is_sandboxed or (not self.read_only and self.work_folder is not None)
+        if not is_sandboxed:
+            return True
+        is_changing = any(access.is_writable for access in self.open_folders)
+        return is_changing or (not self.read_only and self.work_folder is not None)
 
     @property
     def digest(self) -> str:
@@ -138,14 +170,20 @@ class McpServerSettings:
             dict(sorted(self.env.items())),
             self.url,
             dict(sorted(self.headers.items())),
+            *self._project_identity,
         ]
         return hashlib.sha256(json.dumps(identity).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def program_digest(self) -> str:
         """Hash of only the program or URL: variables and headers may differ at each start."""
-        identity = json.dumps([self.command, list(self.args), self.url])
+        identity = json.dumps([self.command, list(self.args), self.url, *self._project_identity])
         return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+
+    @property
+    def _project_identity(self) -> tuple[str, ...]:
+        # The same relative path is another program in another project.
+        return () if self.project is None else (str(self.project),)
 
     @property
     def host(self) -> str:

@@ -106,7 +106,7 @@ class ServerProcess:
     def _command(self) -> ServerCommand:
         server = self._server
         return ServerCommand(
-            (server.command or "", *map(os.path.expanduser, server.args)),
+            (program_of(server), *map(os.path.expanduser, server.args)),
             server.work_folder or self._home / "work",
             self._home,
             program_folders(server, Path.home(), self._settings.off_limits),
@@ -116,6 +116,7 @@ class ServerProcess:
             server.read_only,
             self._reach,
             self.identity,
+            server.open_folders,
         )
 
     def _variables(self) -> dict[str, str]:
@@ -192,6 +193,12 @@ class _MessageReader:
                     return
 
 
+def program_of(server: McpServerSettings) -> str:
+    """Return the server's command; a project's relative path is resolved in the project."""
+    command = os.path.expanduser(server.command or "")
+    return str(server.project / command) if server.project and "/" in command else command
+
+
 def program_folders(
     server: McpServerSettings, home: Path, closed: Iterable[Path] = ()
 ) -> tuple[Path, ...]:
@@ -204,7 +211,7 @@ def program_folders(
     person gave to it.
     """
     own = () if server.reach is None else (server.reach.program,)
-    program = shutil.which(server.command or "") or ""
+    program = shutil.which(program_of(server)) or ""
     is_named = "/" in (server.command or "")
     # A third-party script may name any program, and so any folder.
     from_path = () if is_named else (Path(program), interpreter_of(program))
@@ -216,7 +223,8 @@ def program_folders(
     shared = [home, Path(TEMPORARY)]
     closed = [*closed]
     # Files of Kore may be directly in the home folder.
-    words = [word for word in server.args if Path(word).expanduser() not in closed]
+    words = [str((server.project or Path()) / Path(word).expanduser()) for word in server.args]
+    words = [word for word in words if Path(word) not in closed]
     folders = folders_of_command((program, *words), [*shared, *closed], may_show, shared)
     return tuple(dict.fromkeys((*own, *folders)))
 

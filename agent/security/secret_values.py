@@ -6,6 +6,7 @@ value is not a secret: a name mistaken for a secret would be missing from every 
 command.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
@@ -73,9 +74,11 @@ def names_secret(name: str) -> bool:
 def holds_secret(name: str, value: str) -> bool:
     """Return whether a variable, header or parameter is a secret by its name or by its value.
 
-    An identifier is random but not a secret, and tools need it.
+    An identifier is random but not a secret, and tools need it. Neither is the path of a file,
+    which may contain a secret. Touches the disk.
     """
-    return names_secret(name) or (is_token(value) and _ID.search(_snake(name)) is None)
+    is_declared = names_secret(name) or (is_token(value) and _ID.search(_snake(name)) is None)
+    return is_declared and not _is_path(value)
 
 
 def secrets_in_map(values: Mapping[str, str]) -> Iterator[str]:
@@ -98,6 +101,12 @@ def secrets_in_addresses(text: str) -> Iterator[str]:
     for name, value in _QUERY.findall(text):
         if holds_secret(name, value):
             yield from {value, unquote(value)}
+
+
+def _is_path(value: str) -> bool:
+    """Return whether a value is a path in an existing folder other than the root."""
+    folder = os.path.dirname(os.path.expanduser(value)) if value.startswith(("/", "~/")) else ""
+    return folder not in ("", "/") and os.path.isdir(folder)
 
 
 def _snake(name: str) -> str:

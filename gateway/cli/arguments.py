@@ -550,7 +550,21 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
         help="an HTTP header, for a URL",
     )
     add("--folder", metavar="FOLDER", help="the folder it may use")
-    add("--read-only", action="store_true", help="it may only read that folder")
+    add("--read-only", action="store_true", help="it may only read its folders")
+    add(
+        "--add-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="it may also read and change this folder (repeatable)",
+    )
+    add(
+        "--add-read-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="it may also read this folder (repeatable)",
+    )
     add(
         "--network",
         action="append",

@@ -104,7 +104,7 @@ def load_settings(  # noqa: PLR0913 - all arguments are named
     settings = _build(layers, references, files)
     own = own_file(config, home, cwd, environ)
     settings.set_own_file(own)
-    settings.set_project_files(project_files(cwd, environ) - {own})
+    settings.set_project_files(cwd, project_files(cwd, environ) - {own})
     settings.set_notes([*notes, *more_notes])
     others = {*references.names, settings.store.encryption_key_env}
     unknown = [name for name in variables.unknown if name not in others]

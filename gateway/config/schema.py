@@ -180,6 +180,7 @@ class _BaseSettings(BaseSettings):
 
     _missing: tuple[MissingVariable, ...] = PrivateAttr(default=())
     _files: tuple[Path, ...] = PrivateAttr(default=())
+    _project: Path | None = PrivateAttr(default=None)
     _project_files: frozenset[Path] = PrivateAttr(default=frozenset())
     _own_file: Path | None = PrivateAttr(default=None)
     _hidden: tuple[str, ...] = PrivateAttr(default=())
@@ -229,9 +230,15 @@ class _BaseSettings(BaseSettings):
         """The user's own `files`, not a project's, which no tool may read."""
         return tuple(path for path in self._files if path not in self._project_files)
 
-    def set_project_files(self, paths: Collection[Path]) -> None:
-        """Set the paths that a project's files may have; for the loader."""
-        self._project_files = frozenset(paths)
+    def set_project_files(self, folder: Path, paths: Collection[Path]) -> None:
+        """Set the project's folder and the paths that its files may have; for the loader."""
+        self._project, self._project_files = folder, frozenset(paths)
+
+    def project_of(self, key: Loc) -> Path | None:
+        """Return the real folder of the project if one of its files sets a key, else None."""
+        place = self.places.get(key, self.places.get(key[:1]))
+        is_project = place is not None and Path(place) in self._project_files
+        return self._project.resolve() if self._project and is_project else None
 
     @property
     def own_file(self) -> Path | None:

@@ -858,6 +858,7 @@ class McpServer(Section):
     type: Literal["stdio", "http", "sse"] | None = None
     enabled: Flag = True
     folder: Folder | None = None
+    folders: dict[Folder, Literal["read", "write"]] = Field(default_factory=dict)
     read_only: Flag = False
     network: tuple[NetworkEntry, ...] = ("*",)
     tools: tuple[Word, ...] = ("*",)

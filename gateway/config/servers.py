@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from agent.approvals import FolderAccess
 from agent.code.lsp.known_servers import KNOWN_SERVERS
 from agent.errors import ConfigError
 from agent.i18n import t
@@ -43,7 +44,12 @@ def mcp_settings(
     reaches = plugins.reaches() if plugins is not None else {}
     enabled = (
         replace(
-            server_of(name, each, None if name in settings.mcp_servers else reaches.get(name)),
+            server_of(
+                name,
+                each,
+                None if name in settings.mcp_servers else reaches.get(name),
+                settings.project_of(("mcp_servers", name)),
+            ),
             is_own=name in settings.mcp_servers,
         )
         for name, each in servers.items()
@@ -82,9 +88,12 @@ def plugin_servers(plugins: "InstalledPlugins | None") -> dict[str, McpServer]:
 
 
 def server_of(
-    name: str, server: McpServer, reach: ArgumentReach | None = None
+    name: str,
+    server: McpServer,
+    reach: ArgumentReach | None = None,
+    project: Path | None = None,
 ) -> McpServerSettings:
-    """Return a server's settings.
+    """Return a server's settings; `project` is the folder of the project that configures it.
 
     Raises `ConfigError` for a server without command and URL, or whose folder leads through a link.
     """
@@ -96,6 +105,10 @@ def server_of(
     folder = None
     if server.folder is not None:
         folder = real_folder(f"mcp_servers.{name}.folder", server.folder)
+    added_folders = (
+        FolderAccess(real_folder(f"mcp_servers.{name}.folders", path), access == "write")
+        for path, access in server.folders.items()
+    )
     settings = McpServerSettings(
         name,
         server.command,
@@ -105,6 +118,8 @@ def server_of(
         {key: value.get_secret_value() for key, value in server.headers.items()},
         is_sse=server.type == "sse",
         folder=folder,
+        added_folders=tuple(added_folders),
+        project=None if server.command is None else project,
         reach=reach,
         read_only=server.read_only,
         network=server.network,

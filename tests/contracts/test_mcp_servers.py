@@ -13,17 +13,21 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.approvals import FolderAccess
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
+from agent.security.sandbox.base import Sandbox
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
 from agent.tools.elicitation import Elicitation, ElicitationAnswer
 from agent.types import ToolCall, ToolResult
+from tests.agent.tools.bubblewrap import installed_bubblewrap
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
@@ -55,12 +59,12 @@ class Calls:
 
 @asynccontextmanager
 async def calling(
-    folder: Path, server: McpServerSettings, elicit: Any = None
+    folder: Path, server: McpServerSettings, elicit: Any = None, sandbox: Sandbox | None = None
 ) -> AsyncIterator[Calls]:
     settings = McpSettings((server,), folder / "mcp", elicit=elicit)
-    servers = McpServers(settings, ToolSettings())
+    servers = McpServers(settings, ToolSettings(sandbox=sandbox))
     try:
-        assert await servers.load() == []
+        await servers.refresh(server.name)
         yield Calls(servers, folder)
     finally:
         await servers.aclose()
@@ -138,6 +142,39 @@ async def test_files_are_written_and_read_in_the_named_folder(tmp_path: Path) ->
         assert result.for_model == "one"
         outside = await call("read_text_file", path="/etc/hostname")
         assert (outside.is_error, "denied" in outside.for_model) == (True, True)
+
+
+@pytest.mark.counterpart("server-filesystem")
+async def test_two_folders_of_the_filesystem_server(tmp_path: Path) -> None:
+    """It replaces the folders of its arguments by the roots that Kore names."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    path = program("mcp-server-filesystem")
+    args, added = (str(first), str(second)), (FolderAccess(second, is_writable=True),)
+    server = McpServerSettings("f", path, args, added_folders=added)
+    async with calling(tmp_path, server, sandbox=installed_bubblewrap()) as call:
+        for folder in (first, second):
+            await call("write_file", path=str(folder / "a.txt"), content="one")
+            assert (folder / "a.txt").read_text() == "one"
+    server = replace(server, added_folders=(FolderAccess(second),))
+    async with calling(tmp_path, server, sandbox=installed_bubblewrap()) as call:
+        assert (await call("read_text_file", path=str(second / "a.txt"))).for_model == "one"
+        refused = await call("write_file", path=str(second / "b.txt"), content="two")
+        assert "read-only file system" in refused.for_model
+
+
+@pytest.mark.counterpart("server-memory")
+async def test_memory_server_writes_its_file_in_an_added_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    env = {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}
+    added = (FolderAccess(folder, is_writable=True),)
+    server = McpServerSettings("m", program("mcp-server-memory"), env=env, added_folders=added)
+    ada = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
+    async with calling(tmp_path, server, sandbox=installed_bubblewrap()) as call:
+        await call("create_entities", entities=[ada])
+    assert "writes programs" in (folder / "memory.jsonl").read_text()
 
 
 @pytest.mark.counterpart("server-memory")

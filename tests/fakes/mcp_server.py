@@ -16,7 +16,8 @@ at a call, `swarm` a notification with millions of empty lists. `words=FILE` tak
 of its tool from the file, `more=FILE` offers another tool with that description; without the file
 these have no effect. `raw=FILE` returns the results that the file has for methods, `ignores`
 answers everything except calls, `hang-once` hangs at the first call of all starts, `waits` answers
-nothing before the file `go` exists, `farewell` sends messages after its input has ended,
+nothing before the file `go` exists, `files` has a
+tool that reads and writes in folders, `farewell` sends messages after its input has ended,
 `downloads=URL` fetches the URL first and ends if that fails.
 """
 
@@ -68,6 +69,8 @@ def tools() -> list[dict[str, Any]]:
         offer.append({**ECHO, "name": "more", "description": words})
     if "asks" in BEHAVIOURS:
         offer.append(ASK)
+    if "files" in BEHAVIOURS:
+        offer.append({"name": "files", "inputSchema": {"type": "object"}})
     if "collide" in BEHAVIOURS:
         offer += [{**ECHO, "name": name} for name in ("a.b", "a/b", "x" * 100, "x" * 99 + "y")]
     if "twice" in BEHAVIOURS:
@@ -190,6 +193,8 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             "token": os.environ.get("TOKEN"),
         }
         return {"content": [{"type": "text", "text": json.dumps(seen)}]}
+    if name == "files":
+        return {"content": [{"type": "text", "text": json.dumps(try_folders(arguments))}]}
     if name == "ask":
         return {"content": [{"type": "text", "text": json.dumps(ask(arguments))}]}
     if name != "echo" and not name.startswith("tool_"):
@@ -198,9 +203,31 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
     return {"content": [{"type": "text", "text": arguments["text"]}]}
 
 
+def try_folders(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the roots, and for each folder the outcomes of two reads and a write."""
+    roots = request("roots/list", {})["roots"]
+    report: dict[str, Any] = {"roots": [root["uri"] for root in roots]}
+    for folder in arguments["folders"]:
+        with open(f"{folder}/one.txt", encoding="utf-8") as file:
+            outcomes = [file.read()]
+        for path, mode in ((f"{folder}/two.txt", "w"), (f"{folder}/.env", "r")):
+            try:
+                with open(path, mode, encoding="utf-8") as file:
+                    outcomes.append("written" if mode == "w" else file.read())
+            except OSError as exc:
+                outcomes.append(type(exc).__name__)
+        report[folder] = outcomes
+    return report
+
+
 def ask(params: dict[str, Any]) -> Any:
     """Return the person's answer to this request."""
-    send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+    return request("elicitation/create", params)
+
+
+def request(method: str, params: dict[str, Any]) -> Any:
+    """Return the client's answer."""
+    send({"jsonrpc": "2.0", "id": "q", "method": method, "params": params})
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("id") == "q" and "method" not in message:

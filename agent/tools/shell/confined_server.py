@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -23,19 +23,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agent.approvals import FolderAccess
 from agent.errors import ToolError
 from agent.prompts import render_prompt
 from agent.records import frozen
 from agent.security.files.folder_identity import FolderIdentity, check_folder
 from agent.security.files.private_folder import make_private_folder
+from agent.security.files.private_places import private_place
 from agent.security.network.egress_proxy import EgressProxy
 from agent.security.network.proxy_connection import EgressGrant, ProxyLimits
 from agent.security.network.targets import NetworkReach
-from agent.security.sandbox.base import Sandbox, SandboxCommand, ShowsFolders
+from agent.security.sandbox.base import AddedFolder, Sandbox, SandboxCommand, ShowsFolders
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
 from agent.tools.base import CallContext, ToolEnvironment
-from agent.tools.shell.mount_restrictions import MountRestrictions, mount_restrictions
+from agent.tools.shell.mount_restrictions import (
+    MountRestrictions,
+    cover_added_folder,
+    mount_restrictions,
+)
 from agent.tools.shell.process_group import Exit, run
 from agent.tools.shell.resource_limits import CommandMeter, ResourceLimits
 from agent.types import ToolCall
@@ -122,8 +128,9 @@ class ServerCommand:
 
     It works in `folder`, which it may change unless `read_only`. `identity` is the folder's
     identity, if known. `home` is its /tmp and HOME, and persists across starts. It can also read
-    `shown_folders` and reach the entries of `network` (see `NetworkReach`). `reach` exists for
-    tests: the addresses that `network` may lead to.
+    `shown_folders`, open the `added_folders`, which are real paths outside of `folder`, and reach
+    the entries of `network` (see `NetworkReach`). `reach` exists for tests: the addresses that
+    `network` may lead to.
     """
 
     argv: tuple[str, ...]
@@ -135,6 +142,7 @@ class ServerCommand:
     read_only: bool = False
     reach: Mapping[str, Any] = field(default_factory=dict)
     identity: FolderIdentity | None = None
+    added_folders: tuple[FolderAccess, ...] = ()
 
 
 class ConfinedServer:
@@ -271,7 +279,8 @@ class ConfinedServer:
         """Return a meter that ends the server when it exceeds its memory or fills the disk."""
         if (limits := self._settings.limits) is None:
             return nullcontext()
-        folders = (command.home,) if command.read_only else (command.home, folder)
+        changed = [access.path for access in command.added_folders if access.is_writable]
+        folders = (command.home, *changed, *([] if command.read_only else [folder]))
         return self._meters.metered(
             CommandMeter(self._title, folders, limits, look_s=_POLL_INTERVAL_S)
         )
@@ -306,26 +315,46 @@ class ConfinedServer:
             temporary=command.home,
             variables=command.variables,
             identity=command.identity,
+            folders=tuple(self._added_folders(command, folder)) if is_confined else (),
         )
 
-    def _restrictions(self, folder: Path) -> MountRestrictions:
-        """Return the mount restrictions of its folder.
+    def _added_folders(self, command: ServerCommand, folder: Path) -> Iterator[AddedFolder]:
+        """Yield the added folders with their cover. Raises `ToolError`."""
+        for access in outermost(command.added_folders):
+            path = access.path
+            if folder.is_relative_to(path) and access.is_writable:
+                text = f"The {self._title}: its folder {folder} is inside {path}; use {path} alone."
+                raise ToolError(text)
+            identity = FolderIdentity.of(path)
+            try:
+                cover = cover_added_folder(self._settings, path, self._call(folder))
+            except OSError as exc:
+                text = f"The {self._title} cannot open {path}: {exc.strerror}."
+                raise ToolError(text) from exc
+            if cover is None or private_place(path) is not None:
+                reason = "it holds keys and logins" if cover is not None else "it is too large"
+                raise ToolError(f"The {self._title} cannot open {path}: {reason}.")
+            is_writable = access.is_writable and not cover.holds_own_files
+            yield AddedFolder(identity, cover.masked_paths, is_writable, cover.read_only_paths)
 
-        They equal the restrictions of an owner's command that has read strangers' words.
-        """
+    def _restrictions(self, folder: Path) -> MountRestrictions:
+        """Return the mount restrictions of its folder."""
+        return mount_restrictions(self._settings, self._call(folder))
+
+    def _call(self, folder: Path) -> CallContext:
+        """Return a call of the owner that has read strangers' words."""
         environment = ToolEnvironment(
             session=self._title,
             workspace=folder,
             memory=folder / "memory" / "MEMORY.md",
             owner=True,
         )
-        call = CallContext(
+        return CallContext(
             ToolCall("", self._title, {}, "{}"),
             environment,
             lambda text, stream: None,
             taint=frozenset({"untrusted"}),
         )
-        return mount_restrictions(self._settings, call)
 
 
 class _NetworkLog:
@@ -349,6 +378,16 @@ class _NetworkLog:
         if is_new:
             self._entries.add((where, reason))
         return is_new
+
+
+def outermost(accesses: Sequence[FolderAccess]) -> Iterator[FolderAccess]:
+    """Yield the accesses that no other access includes, outermost first."""
+    ordered = sorted(accesses, key=lambda access: (len(access.path.parts), not access.is_writable))
+    outer: list[FolderAccess] = []
+    for access in ordered:
+        if not any(other.covers(access) for other in outer):
+            outer.append(access)
+            yield access
 
 
 async def _pipe_writer(fd: int) -> asyncio.StreamWriter:

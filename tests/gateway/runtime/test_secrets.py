@@ -70,6 +70,17 @@ def test_password_inside_a_text_is_redacted_in_both_spellings(tmp_path: Path) ->
     assert {"first-4f9Qx2z7", "se%2F4f9Qx2z7", "se/4f9Qx2z7"} <= values
 
 
+def test_path_of_a_secret_is_not_redacted(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "client-4f9Qx2z7bWq8.json"
+    key = "/4f9Qx2z7/bWq8Lk3vTn5"
+    path.parent.mkdir()
+    env = {"CREDENTIALS": str(path), "API_KEY": key}
+    settings = load(tmp_path, {"mcp_servers": {"s": {"command": "x", "env": env}}})
+    redactor = redactor_of(settings, {})
+    assert redactor.clean(f"cannot open {path}") == f"cannot open {path}"
+    assert key not in redactor.clean(f"invalid key {key}")
+
+
 def test_placeholder_key_is_not_redacted(tmp_path: Path) -> None:
     entry = {"model_name": "m", "model": "ollama/llama3.2", "api_key": "ollama"}
     settings = load(tmp_path, {"model_list": [entry]})

@@ -22,18 +22,27 @@ from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings
 from agent.security.network.targets import NetworkReach
 from agent.security.policy.roles import ANY
+from agent.security.sandbox import environment
 from agent.settings import ToolSettings
 from agent.text.display_width import shortened
-from gateway.cli.folders import config_path, data_dir_of
+from gateway.access.added_folders import named_folder
+from gateway.cli.folders import config_path, current_folder, data_dir_of
 from gateway.cli.output import clean, clean_lines, print_json, print_table, tell
 from gateway.cli.settings import settings_of, sources_of
+from gateway.cli.verbs.mcp.named_paths import NeededFolder, absolute, needed_folders
 from gateway.config import Settings, editing
 from gateway.config.atomic_write import file_lock
 from gateway.config.foreign.formats import read_foreign
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer
 from gateway.config.servers import login_key_variable, mcp_settings, plugin_servers, server_of
-from gateway.runtime.sandbox import choose_sandbox, fixed_files, off_limits, own_services
+from gateway.runtime.sandbox import (
+    choose_sandbox,
+    fixed_files,
+    off_limits,
+    own_services,
+    sandbox_options,
+)
 from gateway.store.cipher import cipher_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -159,14 +168,72 @@ def _add(args: argparse.Namespace) -> int:
             hint=t("`kore mcp remove {name}` removes it", name=args.name),
         )
     value = _server_entry(args)
+    needed = _needed_folders(args, settings, value)
+    if sys.stdin.isatty() and not args.json:
+        needed = [each for each in needed if not _offer(args.name, each, value)]
     line = _write(args, ("mcp_servers", args.name), value)
     if args.json:
-        print_json({"name": args.name, "file": line})
+        paths = {str(each.path): each.access for each in needed}
+        print_json({"name": args.name, "file": line, "paths": paths})
         return 0
     print(t("added {name} to {file}", name=args.name, file=line))
     _show_targets(value.get("network", ()))
+    for each in needed:
+        tell(_describe_need(args.name, each))
     print(t("`kore mcp test {name}` starts it and shows its tools", name=args.name))
     return 0
+
+
+def _needed_folders(
+    args: argparse.Namespace, settings: Settings, value: Mapping[str, Any]
+) -> list[NeededFolder]:
+    """Return the folders that a new server needs and cannot open."""
+    if "url" in value or settings.security.sandbox == "none":
+        return []
+    home = data_dir_of(args)
+    options = sandbox_options(settings, home.root)
+    further = (*options.readable_folders, *options.toolchains.folders, *options.toolchains.caches)
+    server = server_of(args.name, McpServer.model_validate(value))
+    closed, readable = off_limits(settings, home), environment.readable_files(further)
+    return list(needed_folders(server, Path.home(), closed, readable))
+
+
+def _offer(name: str, need: NeededFolder, value: dict[str, Any]) -> bool:
+    """Ask whether to open the folder, and add it to the entry; return whether it was added."""
+    if need.folder is None:
+        return False
+    tell(_describe_path(name, need))
+    is_readable = need.access == "read"
+    question = (
+        t("Let it change {folder}? [w]rite, [N]o: ", folder=clean(str(need.folder)))
+        if is_readable
+        else t("Open {folder} for it? [r]ead, [w]rite, [N]o: ", folder=clean(str(need.folder)))
+    )
+    print(question, end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip().lower()[:1]
+    access = {"w": "write", "r": None if is_readable else "read"}.get(answer)
+    if access is not None:
+        value["folders"] = {**value.get("folders", {}), str(need.folder): access}
+    return access is not None
+
+
+def _describe_path(name: str, need: NeededFolder) -> str:
+    path = clean(str(need.path))
+    if need.access == "read":
+        return t("{name} can only read {path}", name=name, path=path)
+    return t("{name} cannot open {path}", name=name, path=path)
+
+
+def _describe_need(name: str, need: NeededFolder) -> str:
+    """Return a sentence about a path that the server cannot open, and the remedy."""
+    if need.folder is None:
+        remedy = t("move it into a folder of its own")
+    else:
+        remedy = t(
+            "`--add-dir {folder}` lets it read and change that folder, `--add-read-dir` read it",
+            folder=clean(str(need.folder)),
+        )
+    return f"{_describe_path(name, need)}; {remedy}"
 
 
 def _server_entry(args: argparse.Namespace) -> dict[str, Any]:
@@ -181,11 +248,24 @@ def _server_entry(args: argparse.Namespace) -> dict[str, Any]:
         return value | ({"headers": headers} if headers else {}) | _allow_entry(args)
     if args.header:
         raise KoreError(t("--header is for a URL; a command takes --env"))
-    value = {"command": first, "args": rest}
+    here = current_folder()
+    folder = Path(args.folder).expanduser().resolve() if args.folder else None
+    # A command without a slash is a program on PATH.
+    command = absolute(first, here, folder) if "/" in first else first
+    value = {"command": command, "args": [absolute(word, here, folder) for word in rest]}
     if args.env:
-        value["env"] = dict(_pair(text, "=") for text in args.env)
-    if args.folder:
-        value["folder"] = str(Path(args.folder).expanduser().resolve())
+        pairs = dict(_pair(text, "=") for text in args.env)
+        value["env"] = {name: absolute(text, here, folder) for name, text in pairs.items()}
+    if folder is not None:
+        value["folder"] = str(folder)
+    accesses = {"read": args.add_read_dir, "write": args.add_dir}
+    folders = {
+        str(named_folder(name, here).path): access
+        for access, names in accesses.items()
+        for name in names
+    }
+    if folders:
+        value["folders"] = folders
     if args.read_only:
         value["read_only"] = True
     if args.network:

@@ -92,9 +92,51 @@ def test_targets_are_shown_when_a_server_is_added_and_listed(home: Path) -> None
     assert ", ".join(normal) in kore("mcp", "list", home=home).stdout
 
 
+def test_relative_paths_become_absolute(home: Path) -> None:
+    work = home.parent
+    (work / "tools").mkdir()
+    for name in ("server.js", "tools/server", "npx"):
+        (work / name).touch()
+    target = ("npx", "-y", "server.js", "./new.db", "--db=../x.db", "tools", "tools/", "missing.js")
+    added = kore("mcp", "add", "s", "-e", "DATA=./data", "--", *target, home=home)
+    assert added.returncode == 0, added.stderr
+    assert kore("mcp", "add", "t", "--", "tools/server", home=home).returncode == 0
+    servers = json.loads((home / "config.json").read_text())["mcp_servers"]
+    assert servers["s"]["command"] == "npx"
+    assert servers["s"]["args"] == [
+        *("-y", f"{work}/server.js", f"{work}/new.db", f"--db={work.parent}/x.db"),
+        *("tools", f"{work}/tools", "missing.js"),
+    ]
+    assert servers["t"]["command"] == f"{work}/tools/server"
+    assert f"{work}/data" in (home / "secrets.json").read_text()
+
+
+def test_folders_that_a_server_needs_are_named_and_opened(home: Path) -> None:
+    (home / "config.json").write_text("{}")
+    work = home.parent
+    for name in ("notes", "music", "program", "data"):
+        (work / name).mkdir()
+    for name in ("program/server.py", "data/x.db", "key.json"):
+        (work / name).touch()
+    options = ("-e", f"MEMORY={work}/notes/memory.json", "-e", f"KEY={work}/key.json")
+    target = ("python3", f"{work}/program/server.py", "--db", f"{work}/data/x.db")
+    added = kore("mcp", "add", "s", *options, "--", *target, home=home)
+    assert added.returncode == 0, added.stderr
+    assert f"s can only read {work}/data/x.db; `--add-dir {work}/data`" in added.stderr
+    assert f"s cannot open {work}/notes/memory.json; `--add-dir {work}/notes`" in added.stderr
+    assert f"s cannot open {work}/key.json; move it into a folder of its own" in added.stderr
+    assert "server.py" not in added.stderr
+    folders = ("--add-dir", "data", "--add-read-dir", "notes")
+    added = kore("mcp", "add", "t", *folders, *options[:2], "--", *target, home=home)
+    assert added.stderr == ""
+    entry = json.loads((home / "config.json").read_text())["mcp_servers"]["t"]
+    assert entry["folders"] == {f"{work}/data": "write", f"{work}/notes": "read"}
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (("add", "a", "--add-dir", "/nowhere", "prog"), "/nowhere: no such folder"),
         (("test", "nope"), "there is no MCP server 'nope'"),
         (("add", "a b", "x"), "found the name 'a b'"),
         (("add", "a", "https://example.org", "x"), "a URL takes no arguments"),
