@@ -80,6 +80,10 @@ class KoreError(Exception):
         self._hint = hint
 
 
+class EditorRefused(KoreError):
+    """The person's editor answered that it did not save a file."""
+
+
 class ConfigError(KoreError):
     """Wrong setting; the text names file, key, actual and expected value."""
 

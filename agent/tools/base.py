@@ -31,7 +31,7 @@ class EditorFiles(Protocol):
     """Files of the working folder as the person's editor shows them.
 
     Both methods raise `KoreError` if the editor does not answer in time or answers with something
-    unusable.
+    unusable; `write_text` raises `EditorRefused` if it answers that it did not save the text.
     """
 
     async def read_text(self, path: Path) -> str | None:

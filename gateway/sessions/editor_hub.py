@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.errors import KoreError
+from agent.errors import EditorRefused, KoreError
 from agent.i18n import t
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.security.secret_values import secrets_in_map
@@ -181,7 +181,9 @@ class EditorHub:
         for editor in self._editors.values():
             future = editor.answers.get(request)
             if future is not None and not future.done():
-                if text is None or not _is_usable(text):
+                if text is None:
+                    future.set_exception(EditorRefused(t("the editor sent no text")))
+                elif not _is_usable(text):
                     future.set_exception(EditorSilent(t("the editor sent no text")))
                 else:
                     future.set_result(text)
@@ -196,7 +198,10 @@ class EditorHub:
         editor = self._editors.get(lane)
         if editor is None or not editor.can_read:
             return None
-        return await self._ask(editor, EditorRequest(_id(), "read", str(path)), self._read_s)
+        try:
+            return await self._ask(editor, EditorRequest(_id(), "read", str(path)), self._read_s)
+        except EditorRefused as exc:
+            raise EditorSilent(str(exc)) from exc
 
     async def write(self, lane: str, path: Path, text: str) -> bool:
         editor = self._editors.get(lane)

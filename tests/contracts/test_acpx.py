@@ -5,6 +5,7 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,14 @@ def acpx() -> str:
     return command
 
 
-async def run(acpx: str, setup: EditorSetup, *arguments: str) -> str:
-    """Return acpx's output for one prompt; each line that Kore writes is checked."""
+async def run(acpx: str, setup: EditorSetup, *arguments: str, options: Sequence[str] = ()) -> str:
+    """Return acpx's output for one prompt to `kore acp` with these options.
+
+    Each line that Kore writes is checked.
+    """
     log, script = setup.home / "lines", setup.home / "agent.sh"
     requests = setup.home / "asked"
-    agent = shlex.join(setup.command())
+    agent = shlex.join(setup.command(*options))
     script.write_text(f"tee {shlex.quote(str(requests))} | {agent} | tee {shlex.quote(str(log))}\n")
     client = await asyncio.create_subprocess_exec(
         *(acpx, "--agent", f"sh {script}", *arguments),
@@ -84,3 +88,18 @@ async def test_server_named_by_acpx_is_used(acpx: str, tmp_path: Path) -> None:
             message for message in model.requests[-1].body["messages"] if message["role"] == "tool"
         ]
         assert "over here" in results[-1]["content"]
+
+
+async def test_write_that_acpx_refuses_is_undone(acpx: str, tmp_path: Path) -> None:
+    async with ModelServer(api_key=KEY) as model:
+        setup = EditorSetup(tmp_path, model)
+        write = Call("write_file", {"path": "b.py", "content": "new = 1\n"})
+        model.script(ReplyScript(tool_calls=(write,)), "It was refused.")
+        denying = ("--approve-reads", "--non-interactive-permissions", "deny")
+        mode = ("--permission-mode", "accept-edits")
+        await run(acpx, setup, *denying, "exec", "create b.py", options=mode)
+        results = [
+            message for message in model.requests[-1].body["messages"] if message["role"] == "tool"
+        ]
+        assert "refused to save" in results[-1]["content"]
+        assert not (setup.project / "b.py").exists()

@@ -47,6 +47,7 @@ class Editor:
         self.on_update: Callable[[Any], object] = lambda update: None
         # Unsaved texts by path, and the requests for them.
         self.buffers: dict[str, str] = {}
+        self.refuses_writes = False
         self.file_requests: list[tuple[str, str]] = []
         self.elicitations: list[Any] = []
         self.elicited: dict[str, Any] = {"action": "cancel"}
@@ -92,6 +93,8 @@ class Editor:
 
     async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
         self.file_requests.append(("write", path))
+        if self.refuses_writes:
+            raise acp.RequestError(-32603, "the person said no")
         self.buffers.pop(path, None)
         file = Path(path)
         draft = file.with_suffix(".editor")

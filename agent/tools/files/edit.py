@@ -36,6 +36,7 @@ from agent.tools.files.draft_check import (
 from agent.tools.files.edit_matching import Edit, apply
 from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.unsaved_text import (
+    EarlierFile,
     UnsavedText,
     read_unsaved,
     save_unsaved,
@@ -127,21 +128,22 @@ class EditFile:
         edits = _edits(args)
         unsaved = await read_unsaved(path, call)
 
-        def work() -> tuple[Document, Document, str]:
+        def work() -> tuple[Document, Document, str, EarlierFile]:
             with exclusive_file(path):
                 save_unsaved(path, unsaved, call)
+                earlier = EarlierFile.at(path)
                 before, after, tolerance = _apply_edits(path, edits)
                 data = after.encode()
                 with call.changes.file(path, data):
                     write_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
-            return before, after, tolerance
+            return before, after, tolerance, earlier
 
         before, after, _ = await file_io.in_thread(lambda: _apply_edits(path, edits, unsaved))
         draft = Draft(path, before.text, after.text)
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
-        before, after, tolerance = await file_io.in_thread(work)
-        remark = await show_change(path, call, self._views)
+        before, after, tolerance, earlier = await file_io.in_thread(work)
+        remark = await show_change(earlier, call, self._views)
         await self._drafts.after_write([draft])
         difference = diff(args["path"], before.text, after.text)
         count = f"{len(edits)} edits" if len(edits) > 1 else "the edit"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from agent.errors import ToolError
 from agent.i18n import mark_for_translation
-from agent.prompts import load_prompt
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.files.file_io import FileMissing, exclusive_file
@@ -53,6 +53,7 @@ from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.patch_format import FilePatch, apply_hunks, parse_patch
 from agent.tools.files.undo import change_check
 from agent.tools.files.unsaved_text import (
+    EarlierFile,
     UnsavedText,
     read_unsaved,
     save_unsaved,
@@ -184,9 +185,13 @@ class ApplyPatch:
                 with exclusive_file(path):
                     save_unsaved(path, text, call)
 
+        earlier: dict[Path, EarlierFile] = {}
+
         def work() -> list[_Change]:
             changes = self._changes(args, call, {})
             for change in changes:
+                if change.link is None and change.path not in earlier:
+                    earlier[change.path] = EarlierFile.at(change.path)
                 _write(change, call)
                 if change.after:
                     self._views.record_write(call.session, change.path)
@@ -200,8 +205,24 @@ class ApplyPatch:
         added = await file_io.in_thread(lambda: self._scope.recorded_outside(call, outside))
         async with call.changes.command(self._scope.unrecorded(call), added):
             changes = await file_io.in_thread(work)
-        changed_paths = [change.path for change in changes if change.after and change.link is None]
-        remarks = [await show_change(path, call, self._views) for path in changed_paths]
+        changed = [change for change in changes if change.after and change.link is None]
+        remarks: list[str] = []
+        refused: dict[Path, str] = {}
+        for change in changed:
+            try:
+                remarks.append(await show_change(earlier[change.path], call, self._views))
+            except ToolError as exc:
+                refused[change.path] = str(exc)
+        if refused:
+            made = {change.path for change in changed} - refused.keys()
+            # A deleted file may be the source of a file that was refused.
+            deleted = [file for path, file in earlier.items() if path not in made | refused.keys()]
+            await file_io.in_thread(lambda: [file.put_back(None, call) for file in deleted])
+            names = ", ".join(map(str, sorted(made))) or "none"
+            text = render_prompt(
+                "editor_refused_patch", refused="\n".join(refused.values()), made=names
+            )
+            raise ToolError(text)
         await self._drafts.after_write(drafts)
         root = call.workspace
         summary = "Applied the patch:\n" + "\n".join(map(str, changes))

@@ -44,6 +44,7 @@ from agent.tools.files.feature_list import check_edit_allowed
 from agent.tools.files.nested_instructions import nested_instructions
 from agent.tools.files.notebook_outputs import ShownOutputs, outputs_within
 from agent.tools.files.unsaved_text import (
+    EarlierFile,
     UnsavedText,
     read_unsaved,
     save_unsaved,
@@ -244,9 +245,10 @@ class WriteFile:
         path = self._scope.find(args["path"], call, "write")
         unsaved = await read_unsaved(path, call)
 
-        def work() -> tuple[str, int, bool]:
+        def work() -> tuple[str, int, bool, EarlierFile]:
             with exclusive_file(path):
                 save_unsaved(path, unsaved, call)
+                earlier = EarlierFile.at(path)
                 old, new = _rewritten(path, _existing(path), args["content"])
                 check_edit_allowed(path, old.text if old else "", new.text)
                 data = _encode(new)
@@ -254,14 +256,14 @@ class WriteFile:
                     write_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
             difference = diff(args["path"], old.text if old else "", new.text)
-            return difference, len(data), new.text != args["content"]
+            return difference, len(data), new.text != args["content"], earlier
 
         old = await file_io.in_thread(lambda: _existing(path))
         old, new = _rewritten(path, unsaved.over(old) if old else None, args["content"])
         draft = Draft(path, old.text if old else None, new.text)
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
-        difference, size, keeps_ends = await file_io.in_thread(work)
-        remark = await show_change(path, call, self._views)
+        difference, size, keeps_ends, earlier = await file_io.in_thread(work)
+        remark = await show_change(earlier, call, self._views)
         await self._drafts.after_write([draft])
         ends = " Its lines end in CRLF, as before." if keeps_ends else ""
         text, artifacts = f"Wrote {size:,} bytes to {path}.{ends}", _artifacts(difference, path)
@@ -320,9 +322,10 @@ class AppendFile:
         path = self._scope.find(args["path"], call, "write")
         unsaved = await read_unsaved(path, call)
 
-        def work() -> tuple[str, int, bool]:
+        def work() -> tuple[str, int, bool, EarlierFile]:
             with exclusive_file(path):
                 save_unsaved(path, unsaved, call)
+                earlier = EarlierFile.at(path)
                 old = _appendable(path)
                 before = old.text if old else ""
                 content = _appended(before, args["content"])
@@ -333,13 +336,13 @@ class AppendFile:
                     append_marked(path, data, call.workspace, call.taint)
             self._views.record_write(call.session, path)
             difference = diff(args["path"], before, before + content)
-            return difference, len(data), _breaks_line(before, args["content"])
+            return difference, len(data), _breaks_line(before, args["content"]), earlier
 
         old = await file_io.in_thread(lambda: _appendable(path))
         draft = _longer(path, unsaved.over(old) if old else None, args["content"])
         report = await self._drafts.check([draft], call, args.get(INSIST) or "")
-        difference, size, breaks_line = await file_io.in_thread(work)
-        remark = await show_change(path, call, self._views)
+        difference, size, breaks_line, earlier = await file_io.in_thread(work)
+        remark = await show_change(earlier, call, self._views)
         await self._drafts.after_write([draft])
         note = " Its last line was unfinished: a line break was added." if breaks_line else ""
         text, artifacts = f"Appended {size:,} bytes to {path}.{note}", _artifacts(difference, path)

@@ -3,15 +3,21 @@
 The tools read the unsaved text, and apply changes to it, on the disk and in the editor.
 """
 
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
-from agent.errors import KoreError, ToolError
-from agent.prompts import load_prompt
+from agent.errors import EditorRefused, KoreError, ToolError
+from agent.prompts import load_prompt, render_prompt
 from agent.records import frozen
 from agent.security.files import file_io
+from agent.security.files.file_io import FileMissing, exclusive_file
+from agent.security.files.safe_open import open_folder_beneath
+from agent.security.taint.file_marks import MarkLevel, mark_level
 from agent.security.taint.marked_write import keep_mark, write_marked
 from agent.security.taint.taint import NOTHING
+from agent.text.text_document import MAX_BYTES as LARGEST_BYTES
 from agent.text.text_document import Document, decode
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
@@ -71,23 +77,73 @@ def save_unsaved(path: Path, unsaved: UnsavedText, call: CallContext) -> None:
     write_marked(path, unsaved.over(document).encode(), call.workspace, NOTHING)
 
 
-async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
+@frozen
+class EarlierFile:
+    """File before a tool changed it; `data` is None if it did not exist."""
+
+    path: Path
+    data: bytes | None = None
+    mode: int | None = None
+    level: MarkLevel = "none"
+
+    @staticmethod
+    def at(path: Path) -> "EarlierFile":
+        """Return the file as it is now. Blocks. Raises `ToolError` for anything but a file."""
+        try:
+            data = file_io.read(path, LARGEST_BYTES)
+        except FileMissing:
+            return EarlierFile(path)
+        with file_io.explain_errors(path):
+            mode = stat.S_IMODE(os.stat(path, follow_symlinks=False).st_mode)
+        return EarlierFile(path, data, mode, mark_level(path))
+
+    def put_back(self, new_data: bytes | None, call: CallContext) -> bool:
+        """Restore the file, and return whether it is as before.
+
+        A file that no longer has the content `new_data` is left alone. Blocks. Raises `ToolError`.
+        """
+        with exclusive_file(self.path):
+            current = EarlierFile.at(self.path).data
+            if current == self.data or current != new_data:
+                return current == self.data
+            if self.data is not None:
+                write_marked(
+                    self.path, self.data, call.workspace, NOTHING, mode=self.mode, level=self.level
+                )
+                return True
+            with (
+                file_io.explain_errors(self.path),
+                open_folder_beneath(self.path.parent) as folder,
+            ):
+                os.unlink(self.path.name, dir_fd=folder)
+        return True
+
+
+async def show_change(earlier: EarlierFile, call: CallContext, views: FileViews) -> str:
     """Pass a tool's change to the editor, so that its buffer and its undo history include it.
 
-    Return a remark for the model; empty if the editor accepted the text unchanged.
+    Return a remark for the model; empty if the editor accepted the text unchanged. If the editor
+    refuses it, the change is undone. Raises `ToolError` then.
     """
+    path = earlier.path
     editor = call.environment.editor
     if editor is None or not path.is_relative_to(call.workspace):
         return ""
     try:
-        before = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES))
-        text = decode(before, path).text
+        new_data = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES))
+        text = decode(new_data, path).text
     except ToolError:
         return ""
     try:
         # Editors replace files, and the mark would disappear with the old file.
         with keep_mark(path, call.workspace):
             is_shown = await editor.write_text(path, text)
+    except EditorRefused as exc:
+        is_back = await file_io.in_thread(lambda: earlier.put_back(new_data, call))
+        if is_back and earlier.data is not None:
+            views.record_write(call.session, path)
+        name = "editor_refused" if is_back else "editor_refused_changed"
+        raise ToolError(render_prompt(name, path=path)) from exc
     except KoreError:
         return load_prompt("editor_silent_write")
     if not is_shown:
@@ -96,7 +152,7 @@ async def show_change(path: Path, call: CallContext, views: FileViews) -> str:
         after = await file_io.in_thread(lambda: file_io.read(path, MAX_BYTES))
     except ToolError:
         after = b""
-    if after != before:
+    if after != new_data:
         # For example, an editor that formats on save. The next turn reports the change.
         return load_prompt("editor_changed")
     views.record_write(call.session, path)

@@ -66,9 +66,13 @@ class FileRequests:
         text: str | None = None
         try:
             text = await self._ask(session, request)
-        except (acp.RequestError, ValueError, OSError) as exc:
+        except (acp.RequestError, ValueError) as exc:
             # The message may contain text of the file.
             log.info("the editor did not %s a file: %s", request.action, type(exc).__name__)
+        except OSError as exc:
+            # Without a connection there is no answer.
+            log.info("the editor cannot %s a file: %s", request.action, type(exc).__name__)
+            return
         try:
             await service.answer_editor(request.id, text)
         except KoreError as exc:

@@ -251,3 +251,66 @@ async def test_gateway_in_another_process_asks_the_editor(setup: EditorSetup) ->
     finally:
         gateway.terminate()
         await gateway.communicate()
+
+
+async def test_refused_new_file_is_not_left_on_the_disk(setup: EditorSetup) -> None:
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
+        editor.refuses_writes = True
+        setup.model.script(write("new = 1\n", "b.py"), "It was refused.")
+        await setup.ask(connection, session, words("create b.py"))
+        assert ("write", str(setup.project / "b.py")) in editor.file_requests
+        assert not (setup.project / "b.py").exists()
+        assert "refused to save" in last_result(setup)
+        assert dict(editor.calls()).popitem()[1] == "failed"
+
+
+@pytest.mark.parametrize("reply", ["edit", "write", "append"])
+async def test_refused_change_is_undone(setup: EditorSetup, reply: str) -> None:
+    file = setup.project / "a.py"
+    file.chmod(0o755)
+    append = ReplyScript(tool_calls=(Call("append_file", {"path": "a.py", "content": "x = 2"}),))
+    replies = {"edit": edit("1", "2"), "write": write("total = 2\n"), "append": append}
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
+        editor.refuses_writes = True
+        setup.model.script(READ, replies[reply], "Refused.", READ, "One.")
+        await setup.ask(connection, session, words("change it"))
+        assert file.read_text() == "total = 1\n"
+        assert file.stat().st_mode & 0o777 == 0o755
+        assert "refused to save" in last_result(setup)
+        await setup.ask(connection, session, words("and now?"))
+        assert "changed on disk" not in str(setup.model.requests[-1].body["messages"])
+
+
+async def test_refused_patch_keeps_deleted_files(setup: EditorSetup) -> None:
+    (setup.project / "old.py").write_text("old = 1\n")
+    patch = (
+        "*** Begin Patch\n*** Update File: old.py\n*** Move to: new.py\n@@\n-old = 1\n+new = 1\n"
+        "*** End Patch"
+    )
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
+        editor.refuses_writes = True
+        read = ReplyScript(tool_calls=(Call("read_file", {"path": "old.py"}),))
+        move = ReplyScript(tool_calls=(Call("apply_patch", {"input": patch}),))
+        setup.model.script(read, move, "Refused.")
+        await setup.ask(connection, session, words("move it"))
+        assert (setup.project / "old.py").read_text() == "old = 1\n"
+        assert not (setup.project / "new.py").exists()
+        assert "refused to save" in last_result(setup)
+
+
+async def test_undo_skips_a_refused_change(setup: EditorSetup) -> None:
+    file = setup.project / "a.py"
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection)
+        setup.model.script(READ, edit("1", "2"), "Two.")
+        await setup.ask(connection, session, words("change it"))
+        editor.refuses_writes = True
+        setup.model.script(edit("2", "3"), "Refused.")
+        await setup.ask(connection, session, words("again"))
+        editor.refuses_writes = False
+        assert file.read_text() == "total = 2\n"
+        await setup.ask(connection, session, words("/undo"))
+        assert file.read_text() == "total = 1\n"
