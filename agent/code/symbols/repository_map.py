@@ -112,8 +112,8 @@ class MapTimeouts:
     """Time limits of an answer.
 
     It contains the files that were read within `answer_s`. If no file was read in that time, it
-    waits for the first one, at most `first_file_s`: the parser takes long to start on a busy
-    machine.
+    waits for the first one, at most `first_file_s`, and then `answer_s` for more: the parser takes
+    long to start on a busy machine.
     """
 
     answer_s: float = 0.7
@@ -217,6 +217,8 @@ class RepositoryMaps:
             )
         finally:
             first_file.cancel()
+        if project.has_progress.is_set():
+            await asyncio.wait({reading}, timeout=self._timeouts.answer_s)
 
     async def _refresh(self, folder: Path, paths: Sequence[Path]) -> None:
         """Read files that have changed since they were cached, and save the new tags."""
