@@ -63,6 +63,7 @@ from agent.tools.runner import Permissions
 from agent.turn.background_hooks import BackgroundHooks
 from agent.turn.guardrails import Guardrails, InputGuardrail, OutputGuardrail
 from agent.turn.hooks import Hooks
+from agent.turn.offered_tools import OfferedTools
 from agent.turn.request import TurnRequest
 from agent.turn.tracing import Tracing
 from agent.types import Message, OutputT, Result
@@ -142,6 +143,7 @@ class Agent(Generic[DepsT]):
             self.settings = with_full_access(self.settings)
         self.models = model if isinstance(model, ModelPool) else ModelPool.of(model, os.environ)
         self.gauge = TokenCalibration()
+        self.offered_tools = OfferedTools()
         self.redactor = Redactor(self.settings.secrets | self.models.keys())
         self._tools = read_tools(tools)
         self._instructions = instructions

@@ -18,6 +18,7 @@ from agent.tools.base import ToolEnvironment
 from agent.tools.registry import ToolRegistry
 from agent.tools.runner import Permissions
 from agent.turn.journal import CancelToken, NullJournal, TurnJournal
+from agent.turn.offered_tools import OfferedTools
 from agent.types import Message, ReasoningEffort, ToolResult
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class AgentServices(Protocol):
     gauge: TokenCalibration
     hooks: "tuple[Hooks[Any], ...]"
     models: ModelPool
+    offered_tools: OfferedTools
     redactor: Redactor
     settings: AgentSettings
     workspace: Workspace

@@ -33,6 +33,7 @@ from agent.providers.base import ToolSpec
 from agent.providers.model_settings import ModelSettings, is_forced
 from agent.providers.pool import OpenModel
 from agent.providers.usage import UsageTotals
+from agent.security.policy.base import SERVER_TOOLS
 from agent.security.taint.taint import TaintState
 from agent.tools.base import CallContext
 from agent.tools.file_views import FileViews
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from agent.turn.project_changes import TurnChanges
 
 _CACHE_KEY_DIGITS = 32
+_MAX_NAMES_CHARS = 300
 T = TypeVar("T")
 _SILENCE = mark_for_translation("The model returned no answer. Try again, or choose another model.")
 
@@ -221,7 +223,19 @@ class AgentTurn:
         )
         for notice in (*agent.models.take_notices(), *prompt.notices, *tool_notices):
             await self._outlet.emit(events.Notice("warning", notice))
-        tools = tools_of(agent, toolbox, here.workspace, opened, owner=here.owner)
+        current_tools = tools_of(agent, toolbox, here.workspace, opened, owner=here.owner)
+        searches = [
+            spec.name
+            for spec in current_tools
+            if toolbox.traits(spec.name).governed_by == SERVER_TOOLS
+        ]
+        tools = agent.offered_tools.keep(here.session, current_tools, searches)
+        if waiting := agent.offered_tools.take_waiting(here.session, current_tools):
+            text = t(
+                "New tools of MCP servers are offered in the next conversation (/new): {names}",
+                names=", ".join(waiting)[:_MAX_NAMES_CHARS],
+            )
+            await self._outlet.emit(events.Notice("warning", text))
         wishes = task.model_settings or ModelSettings()
         if is_forced(wishes.tool_choice) and wishes.tool_choice != "required":
             _check_tool_choice(wishes.tool_choice, tools)

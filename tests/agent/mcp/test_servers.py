@@ -516,6 +516,44 @@ async def test_few_tools_are_sent_without_search(tmp_path: Path) -> None:
     assert "tool_search" not in names
 
 
+@pytest.mark.parametrize("behaviours", [(), ("many",)], ids=["listed", "searched"])
+async def test_tools_stay_the_same_during_a_conversation(
+    tmp_path: Path, behaviours: tuple[str, ...]
+) -> None:
+    """Otherwise the provider's cache of the conversation would be lost."""
+    words = tmp_path / "words"
+    query = calls(call("tool_search", query="more"))
+    replies = (
+        ["one", query, "two", "three", "four"] if behaviours else ["one", "two", "three", "four"]
+    )
+    model = ScriptedProvider(replies)
+    server = stand_in(f"more={words}", *behaviours)
+    async with agent_with(tmp_path, model, server, approve=Approver()) as agent:
+        await agent.run("one", session="a")
+        words.write_text("Do more.")
+        assert agent.mcp is not None
+        await agent.mcp.refresh("s")
+        events_of_two = [event async for event in agent.stream("two", session="a")]
+        events_of_three = [event async for event in agent.stream("three", session="a")]
+        await agent.run("four", session="b")
+    *conversation, other = [request.tools for request in model.requests]
+    assert all(tools == conversation[0] for tools in conversation)
+    assert other != conversation[0]
+    waits = [texts_with("(/new): mcp__s__more", each) for each in (events_of_two, events_of_three)]
+    if behaviours:
+        results = [message.text for message in model.requests[2].messages if message.role == "tool"]
+        assert "mcp__s__more" in results[0]
+        assert waits == [[], []]
+    else:
+        assert [len(texts) for texts in waits] == [1, 0]
+
+
+def texts_with(words: str, stream: Sequence[events.Event]) -> list[str]:
+    return [
+        event.text for event in stream if isinstance(event, events.Notice) and words in event.text
+    ]
+
+
 @pytest.mark.parametrize("tool", ["exec", "mcp__s__nothing", ""])
 async def test_mcp_call_cannot_call_other_tools(tmp_path: Path, tool: str) -> None:
     approver = Approver()

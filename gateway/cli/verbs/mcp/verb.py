@@ -338,6 +338,15 @@ def _allow(args: argparse.Namespace) -> int:
         print(t("{tool} of {name} asks again", tool=args.tool, name=args.name))
     else:
         print(t("{tool} of {name} runs without asking", tool=args.tool, name=args.name))
+        if not server.trusted_with_private_data:
+            tell(
+                t(
+                    "in a conversation with private data it still asks, unless the server is "
+                    "trusted with such data: `kore config set "
+                    "mcp_servers.{name}.trusted_with_private_data true`",
+                    name=args.name,
+                )
+            )
     return 0
 
 

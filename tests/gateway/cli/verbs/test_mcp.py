@@ -60,7 +60,9 @@ def test_server_is_added_tested_allowed_and_removed(home: Path) -> None:
     assert test_result.returncode == 0, test_result.stderr
     assert "echo: Say it again." in test_result.stdout
     assert "/s:greet: Greet." in test_result.stdout
-    assert kore("mcp", "allow", "s", "echo", home=home).returncode == 0
+    allowed = kore("mcp", "allow", "s", "echo", home=home)
+    assert allowed.returncode == 0
+    assert "mcp_servers.s.trusted_with_private_data true" in allowed.stderr
     data = json.loads(kore("mcp", "test", "s", "--json", home=home).stdout)
     assert {tool["name"]: tool["allowed"] for tool in data["tools"]} == {
         "echo": True,
