@@ -104,8 +104,9 @@ def _consent(server: McpServerSettings, tool: str, *, has_changed: bool) -> Deci
     if server.allows(tool):
         return Decision("allow", f"allowed for the MCP server {server.name}", "mcp-allowed")
     # `kore mcp allow` changes the owner's configuration, which has no servers of others.
+    way = "allow_server_tool" if server.project is None else "import_project_server"
     remedy = (
-        render_prompt("policy/allow_server_tool", server=server.name, tool=tool)
+        render_prompt(f"policy/{way}", server=server.name, tool=tool)
         if server.is_own
         else load_prompt("policy/allow_in_conversation")
     )

@@ -339,6 +339,14 @@ async def test_denial_without_an_approver_names_the_setting(tmp_path: Path) -> N
     assert "-y" not in tool_message(result)
 
 
+async def test_denial_of_a_project_server_names_the_import(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    server = stand_in(project=tmp_path / "w")
+    result = await ask_agent(tmp_path, server, "mcp__s__echo", {"text": "x"})
+    assert "`kore config import`" in tool_message(result)
+    assert "`kore mcp allow s echo`" in tool_message(result)
+
+
 def two_calls_with(folder: Path, server: McpServerSettings, **more: Any) -> Agent:
     """Return an agent whose second call follows a result that is untrusted and private."""
     steps = [calls(call("mcp__s__echo", n, text=n)) for n in ("c1", "c2")]
