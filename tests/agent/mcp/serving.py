@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.agent import Agent
 from agent.approvals import ApprovalRequest
-from agent.mcp.servers import FIRST_LISTING_TIMEOUT_S, McpServers
+from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.providers.scripted import ScriptedProvider
 from agent.settings import ToolSettings
@@ -27,9 +27,9 @@ def stand_in(*behaviours: str, name: str = "s", **settings: object) -> McpServer
 async def serving(
     folder: Path,
     *servers: McpServerSettings,
-    first_listing_timeout_s: float = FIRST_LISTING_TIMEOUT_S,
+    first_listing_timeout_s: float = 60.0,
 ) -> AsyncIterator[McpServers]:
-    """Run these servers while the context is open."""
+    """Run these servers while the context is open; a loaded machine starts them slowly."""
     running = McpServers(
         McpSettings(servers, folder),
         ToolSettings(),

@@ -647,8 +647,8 @@ async def test_newer_protocol_reports_new_tools(tmp_path: Path) -> None:
         assert await servers.load() == []
         assert names(servers) == ["mcp__g__grow"]
         connection = servers.connection("g")
-        await connection.request(grow, 10, operation="grow")
-        deadline = time.monotonic() + 10
+        await connection.request(grow, 60, operation="grow")
+        deadline = time.monotonic() + 60
         while "mcp__g__late" not in names(servers) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         assert names(servers) == ["mcp__g__grow", "mcp__g__late"]
