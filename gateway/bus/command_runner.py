@@ -66,7 +66,9 @@ class CommandRunner:
 
     async def run_slow(self, claim: CommandClaim) -> None:
         """Run a command that `takes_time`, outside of transactions."""
-        await self.answer(claim, await self._commands.work(claim, time.time()))
+        buttons = await self._database.transact(self._buttons, claim, time.time())
+        answer = await self._commands.work(claim, time.time())
+        await self.answer(claim, answer, buttons)
 
     async def run_quick(self, claim: CommandClaim) -> None:
         await self._database.transact(self._carry_out, claim)
@@ -74,27 +76,29 @@ class CommandRunner:
         for lane in (claim.message.session_key, *self._pairing.mention_lanes()):
             self._sender.wake(lane)
 
-    async def answer(self, claim: CommandClaim, answer: CommandAnswer) -> None:
+    async def answer(
+        self, claim: CommandClaim, answer: CommandAnswer, buttons: tuple[Button, ...] = ()
+    ) -> None:
         """Store the answer, and send it."""
-        await self._database.transact(self._store_answer, claim, answer)
+        await self._database.transact(self._store_answer, claim, answer, buttons)
         self._sender.wake(claim.message.session_key)
 
     def _carry_out(self, tx: Transaction, claim: CommandClaim) -> None:
         if not inbox.is_unanswered(tx, claim.seq):
             return
         now = time.time()
-        # Computed before the command runs, because it may change the choices.
-        channel = self._renderer.can_ask(claim.message.route)
-        choices = (
-            self._commands.buttons(tx, claim, now, channel.button_limits)
-            if channel is not None
-            else ()
-        )
-        buttons = tuple(
-            replace(choice, label=self._renderer.clean(choice.label)) for choice in choices
-        )
+        buttons = self._buttons(tx, claim, now)
         answer = self._commands.carry_out(tx, claim, now)
         self._store_answer(tx, claim, answer, buttons)
+
+    def _buttons(self, tx: Transaction, claim: CommandClaim, now: float) -> tuple[Button, ...]:
+        """Return the choices before the command runs, because it may change them."""
+        if (channel := self._renderer.can_ask(claim.message.route)) is None:
+            return ()
+        choices = self._commands.buttons(tx, claim, now, channel.button_limits)
+        return tuple(
+            replace(choice, label=self._renderer.clean(choice.label)) for choice in choices
+        )
 
     def _store_answer(
         self,

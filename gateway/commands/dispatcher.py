@@ -151,7 +151,7 @@ class CommandDispatcher:
     def buttons(
         self, tx: Transaction, claim: CommandClaim, now: float, limits: ButtonLimits
     ) -> tuple[Button, ...]:
-        """Return the buttons with the choices of a quick command typed without arguments."""
+        """Return the buttons with the choices of a command typed without arguments."""
         call, choices = self._call(claim, now), self._command(claim).choices
         if call.argument or choices is None:
             return ()
