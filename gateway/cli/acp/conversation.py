@@ -10,9 +10,13 @@ from typing import Any
 
 import acp
 from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
     StopReason,
+    UnstructuredCommandInput,
 )
 
 from agent import events
@@ -20,7 +24,7 @@ from agent.errors import KoreError
 from agent.i18n import mark_for_translation, t
 from agent.records import frozen
 from agent.security.policy.base import PermissionMode
-from agent.text.visible import escape_invisible
+from agent.text.visible import escape_invisible, escape_line, hidden_character
 from agent.turn.tool_catalog import started_event
 from agent.types import Message, Result, Thinking
 from gateway.cli.acp.editor_servers import EditorServers
@@ -89,16 +93,21 @@ class OpenQuestions:
 
 
 class EditorConversation:
-    """Conversation of an editor; `session` is the id in Kore and in the editor."""
+    """Conversation of an editor; `session` is the id in Kore and in the editor.
+
+    `workspace` is the trusted repository around the editor's `folder`, or the folder itself.
+    """
 
     def __init__(
         self,
         line: ServiceConnection,
         editor: ConnectedEditor,
         folder: Path,
+        workspace: Path,
         builder: MessageBuilder,
     ) -> None:
         self.session = ""
+        self.workspace = workspace
         self._line = line
         self._client = editor.client
         self._files = editor.files
@@ -107,6 +116,7 @@ class EditorConversation:
         self._folder = folder
         self._builder = builder
         self._choices: SessionChoices | None = None
+        self._commands: Sequence[Mapping[str, Any]] | None = None
         # Only one prompt runs at a time: editors send the next one after the answer.
         self._turn = asyncio.Lock()
         self._is_cancelled = False
@@ -181,6 +191,13 @@ class EditorConversation:
                     session_update="config_option_update", config_options=now.config_options()
                 )
             )
+
+    async def announce_commands(self, commands: Sequence[Mapping[str, Any]]) -> None:
+        """Send the commands and skills to the editor if they changed since the last update."""
+        if commands == self._commands:
+            return
+        self._commands = commands
+        await self._send_updates(_commands_update(commands))
 
     async def prompt(self, parts: PromptParts) -> StopReason:
         """Send a person's prompt, forward the events, and return the stop reason.
@@ -381,6 +398,30 @@ class EditorConversation:
     async def _send_updates(self, *updates: Update | Any) -> None:
         for update in updates:
             await self._client.session_update(self.session, update)
+
+
+async def read_commands(service: Service, workspace: Path) -> Sequence[Mapping[str, Any]]:
+    """Read the commands and skills of a workspace that an editor can show."""
+    listed = await service.list_commands(str(workspace))
+    # The editor sends the name as it was announced, so it cannot be escaped.
+    return [command for command in listed if hidden_character(command["name"]) is None]
+
+
+def _commands_update(commands: Sequence[Mapping[str, Any]]) -> AvailableCommandsUpdate:
+    return AvailableCommandsUpdate(
+        session_update="available_commands_update",
+        available_commands=[_available_command(command) for command in commands],
+    )
+
+
+def _available_command(command: Mapping[str, Any]) -> AvailableCommand:
+    # Editors may send a command without an input as soon as it is selected.
+    hint = UnstructuredCommandInput(hint=t("arguments, if any"))
+    return AvailableCommand(
+        name=command["name"],
+        description=escape_line(command["summary"]),
+        input=AvailableCommandInput(hint),
+    )
 
 
 def _joined(

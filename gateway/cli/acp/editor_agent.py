@@ -6,7 +6,7 @@ https://agentclientprotocol.com
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,12 @@ from acp.schema import (
 from agent.errors import KoreError
 from agent.security.policy.base import is_mode
 from agent.version import VERSION
-from gateway.cli.acp.conversation import ConnectedEditor, EditorConversation, error_of
+from gateway.cli.acp.conversation import (
+    ConnectedEditor,
+    EditorConversation,
+    error_of,
+    read_commands,
+)
 from gateway.cli.acp.editor_lines import EditorLines
 from gateway.cli.acp.editor_servers import EditorServers
 from gateway.cli.acp.file_requests import EditorFolder, FileRequests
@@ -46,6 +51,7 @@ from gateway.cli.acp.session_choices import MODE, MODEL, SessionChoices, mode_of
 from gateway.cli.chat.project_options import project_context
 from gateway.cli.chat.service_connection import ServiceConnection
 from gateway.cli.console.chat.message_builder import MessageBuilder
+from gateway.control.service import Service
 from gateway.core.messages import MessageOptions
 from gateway.core.session_folder import SessionFolder
 from gateway.core.tasks import Start, task_scope
@@ -58,8 +64,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Commands = Sequence[Mapping[str, Any]]
 _PROTOCOL = 1
 _MOST_SESSIONS = 100
+# Interval for finding commands and skills that changed while an editor is idle.
+_COMMANDS_INTERVAL_S = 5.0
 # Pictures and files are part of a single line.
 _LINE_BYTES = 50 * 1024 * 1024
 
@@ -120,6 +129,7 @@ class EditorAgent:
         self, cwd: str, mcp_servers: list[Any] | None = None, **_: Any
     ) -> NewSessionResponse:
         conversation, choices = await _or_error(self._open(cwd, None, mcp_servers))
+        self._start(self._announce_commands(conversation))
         return NewSessionResponse(
             session_id=conversation.session,
             modes=choices.mode_state(),
@@ -132,6 +142,7 @@ class EditorAgent:
         conversation, choices = await _or_error(self._open(cwd, session_id, mcp_servers))
         messages = await _or_error(conversation.messages())
         await conversation.replay(messages)
+        self._start(self._announce_commands(conversation))
         return LoadSessionResponse(
             modes=choices.mode_state(), config_options=choices.config_options()
         )
@@ -185,11 +196,42 @@ class EditorAgent:
         parts = read_blocks(prompt, self._settings.agent.workspace, self._origin)
         if not parts.text and not parts.media:
             raise refusal("the prompt is empty; expected some words or a picture")
-        return PromptResponse(stop_reason=await _or_error(conversation.prompt(parts)))
+        reason = await _or_error(conversation.prompt(parts))
+        # The turn may have written a skill, or a command changed the plugins.
+        await self._announce_commands(conversation)
+        return PromptResponse(stop_reason=reason)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if (conversation := self._conversations.get(session_id)) is not None:
             await conversation.cancel()
+
+    async def follow_commands(self) -> None:
+        """Announce commands and skills of the open sessions whenever they change."""
+        while True:
+            await asyncio.sleep(_COMMANDS_INTERVAL_S)
+            await self._announce_commands(*self._conversations.values())
+
+    async def _announce_commands(self, *conversations: EditorConversation) -> None:
+        """Announce commands and skills to the editor, which then knows the sessions.
+
+        A task that `new_session` starts runs after its response has been written, because the
+        library writes it without waiting.
+        """
+        for workspace in {conversation.workspace for conversation in conversations}:
+
+            def read(service: Service, folder: Path = workspace) -> Awaitable[Commands]:
+                return read_commands(service, folder)
+
+            try:
+                commands = await self._line.call(self._lane, read)
+                for conversation in conversations:
+                    if conversation.workspace == workspace:
+                        await conversation.announce_commands(commands)
+            except KoreError as exc:
+                # The next prompt fails with the same error and reports it to the person.
+                log.warning("commands cannot be listed: %s", exc)
+            except ConnectionError:
+                return  # The editor has disconnected.
 
     async def _choose(self, session: str, option: str, value: Any) -> SessionChoices:
         """Set an option and notify the editor, which may read modes or options."""
@@ -230,7 +272,7 @@ class EditorAgent:
         questions = EditorQuestions(self._client, self._offer.elicitation)
         own_servers = EditorServers(servers or (), self._start)
         editor = ConnectedEditor(self._client, files, questions, own_servers)
-        conversation = EditorConversation(self._line, editor, folder, builder)
+        conversation = EditorConversation(self._line, editor, folder, place.workspace, builder)
         choices = await conversation.begin(session, mode)
         before = self._conversations.get(conversation.session)
         self._conversations[conversation.session] = conversation
@@ -275,7 +317,9 @@ async def serve(
         start(_follow_owner(line))
         # Methods of optional features are missing here; the library answers them with protocol
         # errors.
-        agent = cast("acp.Agent", EditorAgent(line, settings, home, options, start))
+        editor_agent = EditorAgent(line, settings, home, options, start)
+        start(editor_agent.follow_commands())
+        agent = cast("acp.Agent", editor_agent)
         # Closing a session is still unstable in the library.
         reader, writer = await acp.stdio_streams(limit=_LINE_BYTES)
         lines = EditorLines(reader, writer)
