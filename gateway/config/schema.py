@@ -234,8 +234,15 @@ class _BaseSettings(BaseSettings):
         """Set the project's folder and the paths that its files may have; for the loader."""
         self._project, self._project_files = folder, frozenset(paths)
 
-    def project_of(self, key: Loc) -> Path | None:
-        """Return the real folder of the project if one of its files sets a key, else None."""
+    def project_of_server(self, name: str) -> Path | None:
+        """Return the real folder of the project whose file configures this MCP server, else None.
+
+        A server of a plugin or an editor has no project.
+        """
+        if name not in self.mcp_servers:
+            return None
+        # Only added servers have a place of their own; the others come with the whole key.
+        key = ("mcp_servers", name)
         place = self.places.get(key, self.places.get(key[:1]))
         is_project = place is not None and Path(place) in self._project_files
         return self._project.resolve() if self._project and is_project else None

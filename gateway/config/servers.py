@@ -48,7 +48,7 @@ def mcp_settings(
                 name,
                 each,
                 None if name in settings.mcp_servers else reaches.get(name),
-                settings.project_of(("mcp_servers", name)),
+                settings.project_of_server(name),
             ),
             is_own=name in settings.mcp_servers,
         )

@@ -10,10 +10,12 @@ import pytest
 from agent.mcp.settings import McpServerSettings
 from agent.mcp.stdio import program_folders
 from gateway.config import Settings
+from gateway.config.folder_trust import trust
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.sections import McpServer
 from gateway.config.servers import mcp_settings
 from gateway.plugins.installation import PluginInstaller
+from tests.gateway.config.loading import load
 
 
 def install(tmp_path: Path, name: str, servers: dict[str, Any]) -> InstalledPlugins:
@@ -28,8 +30,11 @@ def install(tmp_path: Path, name: str, servers: dict[str, Any]) -> InstalledPlug
     return installer.installed
 
 
-def configured(tmp_path: Path, plugins: InstalledPlugins) -> dict[str, McpServerSettings]:
-    servers = mcp_settings(Settings(), tmp_path / "mcp", None, plugins).servers
+def configured(
+    tmp_path: Path, plugins: InstalledPlugins, settings: Settings | None = None
+) -> dict[str, McpServerSettings]:
+    settings = settings or Settings()
+    servers = mcp_settings(settings, tmp_path / "mcp", None, plugins).servers
     return {server.name: server for server in servers}
 
 
@@ -74,6 +79,22 @@ def test_folder_chosen_by_the_person_is_given_to_the_server(tmp_path: Path) -> N
     with plugins.edited() as rows:
         rows["p"] = replace(rows["p"], options={"place": str(tmp_path)})
     assert configured(tmp_path, plugins)["plugin_p_s"].work_folder == tmp_path
+
+
+@pytest.mark.parametrize("name", ["own", "plugin_p_s"])
+def test_servers_of_a_project_do_not_open_it_for_plugin_servers(tmp_path: Path, name: str) -> None:
+    plugins = install(tmp_path, "p", {"s": {"command": "python3", "args": ["."]}})
+    file = tmp_path / "work" / ".kore" / "config.json"
+    file.parent.mkdir(parents=True)
+    content = {"mcp_servers": {name: {"command": "good"}}}
+    file.write_text(json.dumps(content))
+    trust([file], tmp_path / "home")
+    servers = configured(tmp_path, plugins, load(tmp_path, project=content))
+    assert servers[name].command == "good"
+    assert servers[name].work_folder == tmp_path / "work"
+    of_plugins = [server for server in servers.values() if not server.is_own]
+    assert [server.work_folder for server in of_plugins] == [None] * (name == "own")
+    assert [server.open_folders for server in of_plugins] == [()] * (name == "own")
 
 
 def test_plugin_cannot_take_the_name_of_a_personal_server(tmp_path: Path) -> None:
