@@ -149,8 +149,7 @@ class McpServerSettings:
     def has_private_results(self) -> bool:
         if self.is_private is not None:
             return self.is_private
-        folder = self.folder or self.argument_folder
-        return bool(self.env or self.headers or folder or self.added_folders)
+        return bool(self.env or self.headers or self.work_folder or self.added_folders)
 
     def may_change_files(self, *, is_sandboxed: bool) -> bool:
         """Return whether calls may change files other than the server's own. Touches the disk."""

@@ -12,6 +12,7 @@ from agent.mcp.settings import McpServerSettings
 from tests import fakes
 from tests.injection.scene import (
     CANARY,
+    PRIVATE_TEXT,
     Agreeing,
     Refusing,
     Scene,
@@ -32,14 +33,23 @@ ORDERS = {
 
 @asynccontextmanager
 async def attacked(
-    tmp_path: Path, attack: dict[str, Any], kind: str, person: Refusing | None = None
+    tmp_path: Path,
+    attack: dict[str, Any],
+    kind: str,
+    person: Refusing | None = None,
+    *,
+    text: str = "",
+    **settings: Any,
 ) -> AsyncIterator[Scene]:
-    """Open a scene in which the server was called with its owner's approval."""
+    """Open a scene in which the server was called with its owner's approval.
+
+    It answers `text`, then the attack.
+    """
     answer = tmp_path / "answer"
     words = ("-B", str(SERVER), f"says={answer}")
-    server = McpServerSettings("s", sys.executable, words, allow=("*",))
+    server = McpServerSettings("s", sys.executable, words, allow=("*",), **settings)
     async with open_scene(tmp_path, person=person, mcp_servers=[server]) as scene:
-        answer.write_text(plant(scene, attack))
+        answer.write_text(text + plant(scene, attack))
         await scene.say(f"Ask it. {ORDERS[kind]}")
         yield scene
 
@@ -57,6 +67,19 @@ async def test_resource_leaks_nothing(attack: dict[str, Any], tmp_path: Path) ->
     async with attacked(tmp_path, attack, "resource") as scene:
         assert scene.leaked() == []
         assert scene.steered() == []
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+@pytest.mark.parametrize("attack", ATTACKS[::8], ids=lambda attack: attack["name"])
+async def test_contents_of_a_project_that_its_server_returns_do_not_leak(
+    attack: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    """The model reads nothing private except what the server returns."""
+    orders = [order for order in attack["orders"] if not order.startswith("read_file")]
+    attack = {**attack, "orders": orders}
+    project = tmp_path / "workspace"
+    async with attacked(tmp_path, attack, kind, text=PRIVATE_TEXT, project=project) as scene:
+        assert scene.leaked() == []
 
 
 @pytest.mark.parametrize("kind", ORDERS)
