@@ -77,13 +77,20 @@ _NO_TEXT = r"(?i)text is empty"
 
 @dataclass(slots=True)
 class RichSupport:
-    """Support of a Bot API server for rich messages and rich drafts, true until it refuses them.
+    """Support of a Bot API server for rich messages and rich drafts, true until their method turns
+    out to be unknown.
 
     https://core.telegram.org/bots/api#rich-messages
     """
 
     messages: bool = True
     drafts: bool = True
+
+    def miss_messages(self) -> None:
+        self.messages = False
+
+    def miss_drafts(self) -> None:
+        self.drafts = False
 
 
 class TelegramSender:
@@ -105,6 +112,7 @@ class TelegramSender:
         self._gate = gate
         self._moves = moves or ChatIdAliases()
         self._knows_drafts = True
+        self._chats_without_drafts: set[str] = set()
         self._open_admissions: Counter[str] = Counter()
         # Displayed content of the running previews.
         self._preview_pages: dict[tuple[Route, str], OutboundPart] = {}
@@ -199,8 +207,10 @@ class TelegramSender:
         return self._preview_pages.get((route, provider_message_id)) == part
 
     def supports_drafts(self, route: Route) -> bool:
-        """Return whether drafts are available: in private chats, on servers that support them."""
-        return self._knows_drafts and not _is_group(route)
+        """Return whether drafts are available: in private chats that did not refuse one, on servers
+        that support them."""
+        is_refused = route.chat_id in self._chats_without_drafts
+        return self._knows_drafts and not is_refused and not _is_group(route)
 
     async def show_draft(self, route: Route, content: PreviewContent, number: int) -> None:
         """Show a draft, which disappears with the next message or after half a minute.
@@ -218,37 +228,22 @@ class TelegramSender:
             # Telegram shows a Stop button, which sends an update: Bot API 10.3.
             "can_stop": True,
         }
-        if self._rich.drafts and await self._show_rich_draft(route, content, draft):
-            return
         text = _text_parameters(part)
         try:
-            await self._outcome(route, self._client.call("sendMessageDraft", draft | text))
+            await self._rich_or_text(
+                route,
+                _rich_draft(content) if self._rich.drafts else None,
+                lambda rich: self._client.call("sendRichMessageDraft", draft | rich),
+                lambda: self._client.call("sendMessageDraft", draft | text),
+                self._rich.miss_drafts,
+            )
         except (MessageRefused, NotSent) as exc:
-            # An older server, or a bot without the permission: drafts are optional.
-            unknown = getattr(exc.__cause__, "code", None) in (400, 404)
-            self._knows_drafts = not unknown
-
-    async def _show_rich_draft(
-        self, route: Route, content: PreviewContent, draft: dict[str, Any]
-    ) -> bool:
-        """Show a draft with its status as a thinking block; return False if it is refused.
-
-        https://core.telegram.org/bots/api#sendrichmessagedraft
-        """
-        part = render_preview(content.text) or OutboundPart("")
-        rich = rich_message(part, render_line(content.status_line) if content.status_line else "")
-        if rich is None:
-            return False
-        try:
-            call = self._client.call("sendRichMessageDraft", draft | {"rich_message": rich})
-            await self._outcome(route, call)
-        except (MessageRefused, BadFormat, NotSent) as exc:
-            # Without a refusal, it is unknown what the server supports.
-            if not isinstance(exc.__cause__, Refusal):
-                raise
-            self._rich.drafts = False
-            return False
-        return True
+            # Drafts are optional: an older server does not know them, a bot may lack permission.
+            code = getattr(exc.__cause__, "code", None)
+            if code == 404:
+                self._knows_drafts = False
+            elif code == 400:
+                self._chats_without_drafts.add(route.chat_id)
 
     async def typing(self, route: Route) -> None:
         """Show "typing" if the rate limit allows it. Raises `SendError`."""
@@ -306,24 +301,26 @@ class TelegramSender:
         text = _text_parameters(part) | {"link_preview_options": {"is_disabled": True}}
         message_id = await self._rich_or_text(
             route,
-            part,
+            rich_message(part) if self._rich.messages else None,
             lambda rich: self._client.send_rich_message(target | rich),
             lambda: self._client.send_message(target | text),
+            self._rich.miss_messages,
         )
         return stored_id(str(target["chat_id"]), message_id, self._moves)
 
     async def _rich_or_text(
         self,
         route: Route,
-        part: OutboundPart,
+        rich: dict[str, Any] | None,
         send_rich: Callable[[dict[str, Any]], Awaitable[_T]],
         send_text: Callable[[], Awaitable[_T]],
+        miss: Callable[[], None],
     ) -> _T:
-        """Send the part as a rich message, or as text if it needs no other or the server refuses.
+        """Send a rich message, or the text without one or if the server refuses it.
 
-        Only a refusal leads to the second call, so that nothing can arrive in both forms.
+        Only a refusal leads to the second call, so that nothing can arrive in both forms. `miss`
+        records that the server does not know the method.
         """
-        rich = rich_message(part) if self._rich.messages else None
         if rich is None:
             return await self._outcome(route, send_text())
         try:
@@ -338,7 +335,7 @@ class TelegramSender:
         result = await self._outcome(route, send_text())
         # The same token works with another method: this one is unknown there.
         if refusal.code == 404 or re.search(_NO_TEXT, refusal.description):
-            self._rich.messages = False
+            miss()
         return result
 
     def _target(self, route: Route, reply_to: str | None) -> dict[str, Any]:
@@ -371,9 +368,10 @@ class TelegramSender:
         with suppress(_Unchanged):
             await self._rich_or_text(
                 route,
-                part,
+                rich_message(part) if self._rich.messages else None,
                 lambda rich: self._client.call("editMessageText", target | rich),
                 lambda: self._client.call("editMessageText", target | text),
+                self._rich.miss_messages,
             )
         return provider_message_id
 
@@ -423,6 +421,15 @@ def send_error(exc: TelegramError) -> SendError:
         if re.search(pattern, reason):
             return error(reason)
     return MessageRefused(reason)
+
+
+def _rich_draft(content: PreviewContent) -> dict[str, Any] | None:
+    """Return a draft with its status as a thinking block.
+
+    https://core.telegram.org/bots/api#sendrichmessagedraft
+    """
+    part = render_preview(content.text) or OutboundPart("")
+    return rich_message(part, render_line(content.status_line) if content.status_line else "")
 
 
 def _text_parameters(part: OutboundPart) -> dict[str, Any]:

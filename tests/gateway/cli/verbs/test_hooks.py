@@ -35,9 +35,11 @@ def test_setup_runs_the_hooks_of_its_trigger(tmp_path: Path) -> None:
     ]
     configure(home, {"Setup": matchers})
     first = kore("hooks", "setup", home=home)
-    assert (first.returncode, first.stderr.strip()) == (0, "all set")
+    assert first.stderr.strip() == "all set"
+    assert first.returncode == 0
     second = kore("hooks", "setup", "--maintenance", home=home)
-    assert (second.returncode, second.stderr.strip()) == (0, "cleaned")
+    assert second.stderr.strip() == "cleaned"
+    assert second.returncode == 0
 
 
 def test_setup_fails_with_its_hook(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.fakes.bot_api import TOKEN, BotApi
 from tests.gateway.channels.telegram.conftest import QUICK
 
 ROUTE = Route("telegram", "123456", "7")
+OTHER_ROUTE = Route("telegram", "123456", "8")
 THINKING = PreviewContent("", "⏳ Thinking")
 TABLE = "Sizes:\n\n| Name | Size |\n|:--|--:|\n| **tea** | 1 |\n| milk | 22 |\n\nThat is all."
 
@@ -461,15 +462,63 @@ async def test_groups_get_no_drafts(bot_api: BotApi, channel: TelegramChannel) -
     assert bot_api.calls == []
 
 
-@pytest.mark.parametrize("code", [400, 404])
-async def test_drafts_are_not_retried_on_a_server_without_them(bot_api: BotApi, code: int) -> None:
+async def test_drafts_are_not_retried_on_a_server_without_them(bot_api: BotApi) -> None:
     settings = replace(QUICK, base_url=bot_api.url, streaming="drafts")
     channel = TelegramChannel(settings, gate=RateLimiter(None))
     assert channel.streaming(ROUTE) == "drafts"
-    bot_api.fail("sendMessageDraft", faults.status(code, description="Not Found: method not found"))
+    bot_api.fail("sendMessageDraft", faults.status(404, description="Not Found: method not found"))
     bot_api.methods.knows_rich = False
     for _ in range(2):
         await channel.show_draft(ROUTE, THINKING, 5)
     assert bot_api.calls == ["sendRichMessageDraft", "sendMessageDraft"]
     assert channel.streaming(ROUTE) == "edits"
+    assert channel.streaming(OTHER_ROUTE) == "edits"
     await channel.aclose()
+
+
+async def test_chat_that_refuses_drafts_gets_edits(bot_api: BotApi) -> None:
+    settings = replace(QUICK, base_url=bot_api.url, streaming="drafts")
+    channel = TelegramChannel(settings, gate=RateLimiter(None))
+    bot_api.methods.knows_rich = False
+    reason = "Bad Request: TEXTDRAFT_PEER_INVALID"
+    bot_api.fail("sendMessageDraft", faults.status(400, description=reason))
+    for _ in range(2):
+        await channel.show_draft(ROUTE, THINKING, 5)
+    assert bot_api.calls == ["sendRichMessageDraft", "sendMessageDraft"]
+    assert channel.streaming(ROUTE) == "edits"
+    assert channel.streaming(OTHER_ROUTE) == "drafts"
+    await channel.aclose()
+
+
+@pytest.mark.parametrize("code", [400, 403])
+async def test_refused_rich_draft_is_shown_as_text_and_the_next_is_rich(
+    bot_api: BotApi, channel: TelegramChannel, code: int
+) -> None:
+    reason = "Bad Request: RICH_MESSAGE_FORMULA_INVALID"
+    bot_api.fail("sendRichMessageDraft", faults.status(code, description=reason))
+    for _ in range(2):
+        await channel.show_draft(ROUTE, THINKING, 5)
+    assert bot_api.calls == ["sendRichMessageDraft", "sendMessageDraft", "sendRichMessageDraft"]
+
+
+async def test_missing_rich_drafts_are_remembered_for_all_bots_of_the_server(
+    bot_api: BotApi,
+) -> None:
+    bot_api.methods.knows_rich = False
+    settings, server = replace(QUICK, base_url=bot_api.url), RichSupport()
+    for _ in range(2):
+        channel = TelegramChannel(settings, gate=RateLimiter(None), rich=server)
+        await channel.show_draft(ROUTE, THINKING, 5)
+        await channel.aclose()
+    assert bot_api.calls == ["sendRichMessageDraft", "sendMessageDraft", "sendMessageDraft"]
+
+
+async def test_refusal_of_both_forms_of_a_draft_is_no_missing_method(
+    bot_api: BotApi, channel: TelegramChannel
+) -> None:
+    bot_api.fail("sendRichMessageDraft", faults.status(404))
+    bot_api.fail("sendMessageDraft", faults.status(502))
+    with pytest.raises(Ambiguous):
+        await channel.show_draft(ROUTE, THINKING, 5)
+    await channel.show_draft(ROUTE, THINKING, 5)
+    assert bot_api.calls == ["sendRichMessageDraft", "sendMessageDraft", "sendRichMessageDraft"]
