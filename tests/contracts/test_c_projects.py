@@ -1,8 +1,10 @@
 """clangd in projects that have only build files: it finds uses in every file."""
 
+import asyncio
 import json
 import shutil
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from agent.code.lsp.compilation_database import CompilationDatabase, commands_of_make
 from agent.code.lsp.known_servers import KNOWN_SERVERS
 from agent.code.services import CodeServices
+from agent.security.shell.grammar import command_parser
 from agent.settings import LspServerSettings, LspSettings, ToolSettings
 from agent.tools.built_in import RegistryDefaults
 from tests.contracts.code_servers import (
@@ -197,7 +200,7 @@ cc -o program one.o
 cc $(broken
 make: Leaving directory '/p'
 """
-    entries = list(commands_of_make(output, Path("/p")))
+    entries = list(commands_of_make(output, Path("/p"), threading.Event()))
     assert [(entry.directory, entry.file) for entry in entries] == [
         ("/p", "one.c"),
         ("/p", "two.cpp"),
@@ -206,6 +209,54 @@ make: Leaving directory '/p'
         ("/p/lib", "five.c"),
     ]
     assert entries[0].arguments[:2] == ("x86_64-linux-gnu-gcc-12", '-DA="b c"')
+
+
+def test_limited_number_of_lines_is_parsed() -> None:
+    output = b"echo x.c\n" * 3 + b"cc -c y.c\ncc -c z.c\n"
+    entries = list(commands_of_make(output, Path("/p"), threading.Event(), max_parsed_lines=4))
+    assert [entry.file for entry in entries] == ["y.c"]
+
+
+def test_cancelled_reading_of_build_output_ends_at_the_next_line() -> None:
+    is_cancelled = threading.Event()
+    entries = commands_of_make(b"cc -c x.c\n" * 3, Path("/p"), is_cancelled)
+    assert next(entries).file == "x.c"
+    is_cancelled.set()
+    assert list(entries) == []
+
+
+async def test_cancelled_generation_leaves_no_thread_at_work(folder: Path) -> None:
+    """Closing the executor would wait for the thread: 400,000 lines take many minutes."""
+    write_files(folder, {"Makefile": "all:\n"})
+    begins = asyncio.Event()
+
+    async def run(script: str, text: bytes) -> bytes:
+        begins.set()
+        return b"echo x.c; cc -c x.c $(\n" * 400_000
+
+    task = asyncio.create_task(CompilationDatabase(folder, run).prepare())
+    await begins.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    async with asyncio.timeout(60):
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+
+def test_build_output_is_not_parsed_by_the_parser_of_commands() -> None:
+    """The commands of a person wait for no build."""
+    command_parser().close()
+    entries = list(commands_of_make(b"cc -c x.c\n", Path("/p"), threading.Event()))
+    assert [entry.file for entry in entries] == ["x.c"]
+    assert command_parser().pid is None
+
+
+async def test_deeply_nested_database_is_a_failure_of_the_build_system(folder: Path) -> None:
+    write_files(folder, {"CMakeLists.txt": ""})
+
+    async def run(script: str, text: bytes) -> bytes:
+        return b"[" * 1_000_000
+
+    assert await CompilationDatabase(folder, run).prepare() is None
 
 
 @pytest.mark.slow

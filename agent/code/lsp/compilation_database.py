@@ -8,20 +8,27 @@ https://clang.llvm.org/docs/JSONCompilationDatabase.html
 """
 
 import asyncio
+import io
 import json
 import logging
 import os
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import ToolError
 from agent.records import frozen
 from agent.security.files import file_io
 from agent.security.shell.ast import Command
+from agent.security.shell.grammar import new_parser
 from agent.security.shell.parser import parse_script
+
+if TYPE_CHECKING:
+    from agent.security.grammars.parser_process import ParserProcess
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +41,7 @@ MAX_BYTES = 64_000_000
 # For a configuration that compiles test programs; a dry run of make takes a second.
 TIMEOUT_S = 60.0
 _MAX_COMMANDS = 20_000
+_MAX_PARSED_LINES = 20_000
 _MAX_LINE_CHARS = 9_000
 
 # Run a shell script in the sandbox with this text as its input, and return its output.
@@ -100,7 +108,7 @@ class CompilationDatabase:
             try:
                 async with asyncio.timeout(TIMEOUT_S):
                     files = await self._generate(system, folder, self._run)
-            except (TimeoutError, ToolError, OSError, ValueError) as exc:
+            except (TimeoutError, ToolError, OSError, ValueError, RecursionError) as exc:
                 log.info(
                     "%s gave no compilation database of %s: %r", system.name, self._folder, exc
                 )
@@ -139,12 +147,18 @@ class CompilationDatabase:
     async def _generate(self, system: _BuildSystem, folder: str, run: RunScript) -> frozenset[Path]:
         """Generate the database in a folder and return its files.
 
-        Raises `ToolError`, `OSError` or `ValueError`.
+        Raises `ToolError`, `OSError`, `ValueError` or `RecursionError`.
         """
         output = await run(f"FOLDER={folder}; {system.script}", b"")
         if system.name != "make":
-            return _files_of(json.loads(output))
-        entries = await asyncio.to_thread(lambda: list(commands_of_make(output, self._folder)))
+            return await asyncio.to_thread(lambda: _files_of(json.loads(output)))
+        is_cancelled = threading.Event()
+        commands = commands_of_make(output, self._folder, is_cancelled)
+        try:
+            entries = await asyncio.to_thread(list, commands)
+        finally:
+            # The thread of a cancelled call ends at its next line.
+            is_cancelled.set()
         if entries:
             data = json.dumps([entry.to_json() for entry in entries]).encode()
             await run(f"FOLDER={folder}; {_STORE}", data)
@@ -194,11 +208,24 @@ _WITH_VALUE = frozenset({"-o", "-MF", "-MT", "-MQ", "-I", "-D", "-U", "-include"
 _VERSION = re.compile(r"-[\d.]+$")
 
 
-def commands_of_make(output: bytes, folder: Path) -> Iterator[CompileCommand]:
-    """Yield the compiler calls in the output of a dry run of make."""
+@cache
+def _parser() -> "ParserProcess":
+    """Return the parser for build files, which never delays the judgement of commands."""
+    return new_parser()
+
+
+def commands_of_make(
+    output: bytes,
+    folder: Path,
+    is_cancelled: threading.Event,
+    max_parsed_lines: int = _MAX_PARSED_LINES,
+) -> Iterator[CompileCommand]:
+    """Yield the compiler calls in the output of a dry run of make, until `is_cancelled`."""
     directories = [str(folder)]
-    count = 0
+    count = parsed_lines = 0
     for line in _lines(output):
+        if is_cancelled.is_set():
+            return
         if (entered := _entered_directory(line)) is not None:
             directories.append(entered)
             continue
@@ -208,8 +235,12 @@ def commands_of_make(output: bytes, folder: Path) -> Iterator[CompileCommand]:
         # Parsing takes a process; most lines of a build call no compiler.
         if len(line) > _MAX_LINE_CHARS or not any(ending in line for ending in _SOURCES):
             continue
+        parsed_lines += 1
+        if parsed_lines > max_parsed_lines:
+            log.info("make in %s: only the first %d lines were read", folder, max_parsed_lines)
+            return
         directory = directories[-1]
-        for command in parse_script(line).commands:
+        for command in parse_script(line, _parser()).commands:
             if command.program == "cd" and len(command.argv) == 2 and command.argv[1]:
                 directory = os.path.normpath(os.path.join(directory, command.argv[1]))
             for entry in _compiler_call(command, directory):
@@ -222,7 +253,8 @@ def commands_of_make(output: bytes, folder: Path) -> Iterator[CompileCommand]:
 def _lines(output: bytes) -> Iterator[str]:
     """Yield the lines, with continued lines joined."""
     pending = ""
-    for line in output.decode("utf-8", "replace").split("\n"):
+    for data in io.BytesIO(output):
+        line = data.decode("utf-8", "replace").removesuffix("\n")
         if line.endswith("\\"):
             pending += line[:-1]
             continue

@@ -31,11 +31,13 @@ _NARROW = {2: "×".encode(), 3: "×x".encode(), 4: "××".encode()}
 class ParsingBudget:
     """Processor time allowed for a line, here and in the parser.
 
-    Processor time makes the result independent of the load of the machine.
+    Processor time makes the result independent of the load of the machine. `parser` parses the
+    line, by default the parser process for the judgement of commands.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, parser: "ParserProcess | None" = None) -> None:
         self._deadline = time.thread_time() + seconds
+        self.parser = parser or command_parser()
 
     @property
     def left_s(self) -> float:
@@ -46,12 +48,17 @@ class ParsingBudget:
 
 
 @cache
-def _parser() -> "ParserProcess":
+def command_parser() -> "ParserProcess":
     """Return the parser process for command lines.
 
     It is separate, so that a file that takes over the parser of files cannot affect how commands
     are judged.
     """
+    return new_parser()
+
+
+def new_parser() -> "ParserProcess":
+    """Return a parser process for shell scripts, which starts when it is first used."""
     from agent.security.grammars.parser_process import ParserProcess
 
     return ParserProcess({"Bash": ("tree_sitter_bash", "language")})
@@ -64,7 +71,7 @@ def syntax_tree(source: bytes, budget: ParsingBudget) -> "SyntaxTree | None":
     is_short = len(source) <= SHORT_BYTES
     limits = {} if is_short else {"limit_s": max(budget.left_s, 0.0), "is_strict": True}
     try:
-        answer = _parser().parse("Bash", _narrow(source), _CPU_LIMIT_S, tree=True, **limits)
+        answer = budget.parser.parse("Bash", _narrow(source), _CPU_LIMIT_S, tree=True, **limits)
         budget.spend(float(answer["seconds"]))
         return decode_tree(answer["tree"], source)
     except (ToolError, LookupError, TypeError, ValueError):

@@ -27,7 +27,7 @@ from agent.security.shell.words import unquote_word
 from agent.security.shell.wrappers import unwrap
 
 if TYPE_CHECKING:
-    from agent.security.grammars.parser_process import SyntaxNode, SyntaxTree
+    from agent.security.grammars.parser_process import ParserProcess, SyntaxNode, SyntaxTree
 
 
 MAX_NESTING = 50
@@ -428,12 +428,13 @@ MAX_DEPTH = 8
 MAX_PARSE_S = 0.1
 
 
-def parse_script(command: str) -> Script:
+def parse_script(command: str, parser: "ParserProcess | None" = None) -> Script:
     """Return every simple command that `command` would run, as far as can be determined.
 
     Never raises. Follows lists, pipelines, groups, loops, functions, substitutions, heredocs, and
     programs that run other programs (`env`, `xargs`, `find -exec`, `sh -c`, `eval`).
-    `opaque_reason` says why part of the script is unknown.
+    `opaque_reason` says why part of the script is unknown. `parser` is used instead of the process
+    that parses commands for their judgement.
     """
     commands: list[Command] = []
     loops: dict[str, tuple[str, ...]] = {}
@@ -444,7 +445,7 @@ def parse_script(command: str) -> Script:
     sets: set[str] = set()
     pipelines: tuple[Pipeline, ...] | None = None
     scripts = 0
-    budget = ParsingBudget(MAX_PARSE_S)
+    budget = ParsingBudget(MAX_PARSE_S, parser)
     while pending:
         text, depth = pending.pop()
         scripts += 1
