@@ -54,6 +54,16 @@ UNATTENDED = {
     "TERM": "dumb",
 }
 _PASSED = ("LANG", "TERM", "TZ")
+# Files or folders with the certificates that programs trust, such as those of a company's proxy.
+_CERTIFICATES = (
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+)
 
 
 def readable_programs(further: Iterable[Path] = ()) -> tuple[Path, ...]:
@@ -92,7 +102,8 @@ def command_environment(
 ) -> dict[str, str]:
     """Return all variables of a confined command, with only a few harmless inherited ones.
 
-    PATH is limited to folders below `visible` and folders that contain a visible program.
+    PATH is limited to folders below `visible` and folders that contain a visible program, the
+    variables for certificates to paths below `visible` or `configuration`.
     """
     visible = tuple(visible)
     roots = [os.path.realpath(path) for path in visible]
@@ -107,6 +118,13 @@ def command_environment(
     path = ":".join(dict.fromkeys([*folders, *SYSTEM_PATH.split(":")]))
     inherited = {
         name: value for name, value in environ.items() if name in _PASSED or name.startswith("LC_")
+    }
+    readable = [*roots, *map(os.path.realpath, configuration())]
+    inherited |= {
+        name: value
+        for name in _CERTIFICATES
+        if (value := environ.get(name, "")).startswith("/")
+        and any(_is_below(os.path.realpath(value), root) for root in readable)
     }
     own = {"PATH": path, "HOME": home, "TMPDIR": TEMPORARY, "LANG": "C.UTF-8"}
     # git fails on a configuration file that it may not read.
@@ -223,7 +241,12 @@ def find_toolchains(home: Path, closed: Path | None = None) -> Toolchains:
         caches += existing_caches
         if existing:
             folder_by_name = entry.get("variables", {})
-            variables |= {name: str(home / folder) for name, folder in folder_by_name.items()}
+            # A program could not create a missing folder in the sandbox, only one of its own.
+            variables |= {
+                name: str(home / folder)
+                for name, folder in folder_by_name.items()
+                if (home / folder).exists()
+            }
         if existing_caches:
             value_by_name = entry.get("cache_variables", {})
             cache_variables |= {
