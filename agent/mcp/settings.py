@@ -89,7 +89,7 @@ class McpServerSettings:
     is_private: bool | None = None
     is_trusted_with_private_data: bool = False
     timeout_s: float = 120.0
-    start_timeout_s: float = 30.0
+    start_timeout_s: float = 120.0
     protocol: str | None = None
     is_own: bool = True
     is_configured: bool = True

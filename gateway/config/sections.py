@@ -867,7 +867,7 @@ class McpServer(Section):
     private: Flag | None = None
     trusted_with_private_data: Flag = False
     timeout_s: Annotated[Number, Field(gt=0)] = 120
-    start_timeout_s: Annotated[Number, Field(gt=0)] = 30
+    start_timeout_s: Annotated[Number, Field(gt=0)] = 120
     protocol: Literal["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] | None = None
 
 
