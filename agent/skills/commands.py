@@ -157,8 +157,12 @@ class CustomCommands:
         """Return the command or skill of this name."""
         if (command := self._find_file(name)) is not None:
             return command
-        skill = find_skill(self._skills(), name)
-        return None if skill is None or not skill.is_for_people else _of_skill(name, skill)
+        skills = self._skills()
+        skill = find_skill(skills, name)
+        if skill is None or not skill.is_for_people:
+            return None
+        # Hooks match the skill's own name, however the person spelled it.
+        return _of_skill(next(key for key, other in skills.items() if other is skill), skill)
 
     def invocation_in(self, text: str) -> Invocation | None:
         """Return the invocation in a message, or None if it invokes no command of people."""
