@@ -29,8 +29,9 @@ UNKNOWN_WINDOW_TOKENS = 16_000
 # Share of a known window that a reply may fill even if the request seems to leave less.
 _LEAST_SHARE = 0.2
 
-# A tail of this length that repeats a text of at most the period's length never ends.
-REPEATED_CHARS = 8_000
+# Half of a text, and at least this length, that repeats a text of at most the period's length
+# never ends. Tables and drawings repeat themselves, too, but are shorter.
+LEAST_REPETITION_CHARS = 24_000
 _MAX_PERIOD_CHARS = 1_600
 # Text between two checks, and the beginning by which a repetition is searched.
 _CHECK_CHARS = 2_000
@@ -41,8 +42,9 @@ class BoundedProvider:
     """Provider wrapper that keeps requests and replies within the model's `window`.
 
     A reply ends when it has filled the rest of the window, or 16,000 tokens if the window is
-    unknown, or when its last 8,000 characters repeat a text of at most 1,600 characters. The last
-    event is then a `Reply` with all that has arrived, whose finish reason is "length" or
+    unknown, or when the second half of its text and thinking, at least 24,000 characters, repeats
+    a text of at most 1,600 characters. Arguments of calls may repeat anything: files can be blank.
+    The last event is then a `Reply` with all that has arrived, whose finish reason is "length" or
     `REPEATING`. The request is not repeated, because it would most likely end the same way.
 
     The window of a server that can be asked for it is known from the first longer request on.
@@ -62,7 +64,7 @@ class BoundedProvider:
         window, size = self._window, request_tokens(request)
         if size >= _LEAST_WINDOW_TOKENS:
             await window.ask()
-            self._check(request, size)
+            await self._check(request, size)
         limit = reply_limit(request, window.tokens if window.is_known else None)
         advice = None if window.is_known else _advice(request, limit)
         has_begun = False
@@ -72,11 +74,13 @@ class BoundedProvider:
             ) as events:
                 async for event in events:
                     has_begun = True
+                    if isinstance(event, Reply):
+                        window.note_reply()
                     yield event
         except Unavailable as exc:
             if not has_begun and size >= _LEAST_WINDOW_TOKENS and window.may_be_smaller:
                 await window.ask(again=True)
-                self._check(request, size)
+                await self._check(request, size)
                 exc.hint = exc.hint or t(
                     "The request had about {n:,} tokens. If the window of the server is smaller, "
                     "set context_tokens of the model.",
@@ -93,9 +97,13 @@ class BoundedProvider:
     async def aclose(self) -> None:
         await self._provider.aclose()
 
-    def _check(self, request: ModelRequest, size: int) -> None:
+    async def _check(self, request: ModelRequest, size: int) -> None:
         """Raise `ContextTooLong` for a request that exceeds a window stated by the server."""
         if not self._window.is_stated or size <= self._window.tokens:
+            return
+        # The server may have been started again with a larger window.
+        await self._window.ask(again=True)
+        if size <= self._window.tokens:
             return
         raise ContextTooLong(
             t(
@@ -165,7 +173,9 @@ class _ReceivedReply:
         self._calls: dict[str, tuple[str, list[str]]] = {}
         self._unchecked: list[str] = []
         self._unchecked_chars = 0
-        self._tail = ""
+        # Text and thinking in the order of their arrival, without what is unchecked.
+        self._prose = ""
+        self._new_prose: list[str] = []
         self._tokens = 0
 
     def add(self, event: ModelEvent) -> str | None:
@@ -173,8 +183,10 @@ class _ReceivedReply:
         match event:
             case TextDelta(text):
                 self._text.append(text)
+                self._new_prose.append(text)
             case ThinkingDelta(text):
                 self._thinking.append(text)
+                self._new_prose.append(text)
             case ToolCallDelta(call_id, name, text):
                 is_new = call_id not in self._calls
                 _, pieces = self._calls.get(call_id, ("", []))
@@ -205,19 +217,22 @@ class _ReceivedReply:
         new = "".join(self._unchecked)
         self._unchecked, self._unchecked_chars = [], 0
         self._tokens += estimate_text(new)
-        if self._tokens > self._limit:
-            return "length"
-        self._tail = (self._tail + new)[-REPEATED_CHARS:]
-        is_long = len(self._tail) == REPEATED_CHARS
-        return REPEATING if is_long and _is_periodic(self._tail) else None
+        if self._new_prose:
+            self._prose += "".join(self._new_prose)
+            self._new_prose = []
+            length = max(LEAST_REPETITION_CHARS, len(self._prose) // 2)
+            if len(self._prose) >= length and _is_periodic(self._prose[-length:]):
+                return REPEATING
+        return "length" if self._tokens > self._limit else None
 
 
 def _is_periodic(text: str) -> bool:
     """Return whether a text consists of repetitions of a short text."""
     probe = text[:_PROBE_CHARS]
-    period = text.find(probe, 1)
-    while 0 < period <= _MAX_PERIOD_CHARS:
+    end = _MAX_PERIOD_CHARS + _PROBE_CHARS
+    period = text.find(probe, 1, end)
+    while period > 0:
         if text.startswith(text[period:]):
             return True
-        period = text.find(probe, period + 1)
+        period = text.find(probe, period + 1, end)
     return False

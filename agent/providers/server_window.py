@@ -16,7 +16,8 @@ class ModelWindow:
     """Window of a model in tokens.
 
     `tokens` is the size to plan with, and `is_known` whether something states it. Otherwise `ask`,
-    if given, asks the server for the size, which then applies.
+    if given, asks the server for the size, which then applies. A server that has not loaded the
+    model may not know the size yet, so it is asked again after the first reply.
     """
 
     def __init__(
@@ -32,14 +33,20 @@ class ModelWindow:
         self.is_stated = False
         self._ask = ask
         self._was_asked = False
+        self._has_replied = False
 
     @property
     def may_be_smaller(self) -> bool:
         """Whether the server may have a smaller window, because nobody has configured the size."""
         return self._ask is not None
 
+    def note_reply(self) -> None:
+        """Note that the model has answered; the next `ask` after the first reply asks again."""
+        if not self._has_replied:
+            self._has_replied, self._was_asked = True, self.is_stated
+
     async def ask(self, *, again: bool = False) -> None:
-        """Ask the server for the size, once unless `again`."""
+        """Ask the server, once before and once after the first reply unless `again`."""
         if self._ask is None or (self._was_asked and not again):
             return
         self._was_asked = True

@@ -1,5 +1,6 @@
 """Replies without end, in every API format."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from agent.events import REPEATING, Notice, Reply
 from agent.providers.base import ModelRequest, ToolSpec
-from agent.providers.bounded import REPEATED_CHARS, UNKNOWN_WINDOW_TOKENS
+from agent.providers.bounded import LEAST_REPETITION_CHARS, UNKNOWN_WINDOW_TOKENS
 from agent.providers.pool import ModelPool
 from agent.providers.registry import ModelConfig
 from agent.types import user
@@ -17,7 +18,12 @@ from tests.fakes.model_script import Break, Call, ReplyScript
 TOOL = ToolSpec("exec", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
 # 120,000 characters without repetition, about 30,000 tokens.
 VARIED = " ".join(f"{n:05}" for n in range(20_000))
-REPEATED = "And so it goes on and on. " * 2_000
+REPEATED = "And so it goes on and on. " * 6_000
+# Texts that people want although they repeat themselves, of more than 15,000 characters each.
+TABLE = "| id | value |\n| --- | --- |\n" + "| 0 | 0 |\n" * 1_600
+ROWS = "0, 0, 0\n" * 2_000
+DRAWING = "The field:\n" + ("+---" * 20 + "+\n" + "|   " * 20 + "|\n") * 100
+GRID = json.dumps([[0] * 200] * 100)
 FORMATS: dict[str, dict[str, Any]] = {
     "openai": {"model": "openai/m"},
     "openai by sdk": {"model": "openai/m", "transport": "sdk"},
@@ -81,8 +87,33 @@ async def test_reply_ends_at_its_limit_and_is_not_requested_again(
 async def test_reply_that_repeats_itself_ends_early(ask: Ask, model_server: ModelServer) -> None:
     reply = await ask(endless(text="Once upon a time. " + REPEATED))
     assert reply.finish_reason == REPEATING
-    assert len(reply.message.text) >= REPEATED_CHARS
+    assert len(reply.message.text) >= LEAST_REPETITION_CHARS
     assert len(model_server.requests) == 1
+
+
+@pytest.mark.parametrize("text", [TABLE, ROWS, DRAWING], ids=["table", "rows", "drawing"])
+async def test_long_table_in_a_reply_is_complete(ask: Ask, text: str) -> None:
+    reply = await ask(ReplyScript(text=text, pieces=200), context_tokens=100_000)
+    assert reply.finish_reason == "stop"
+    assert reply.message.text.strip() == text.strip()
+
+
+async def test_repetition_must_be_most_of_a_long_reply(ask: Ask) -> None:
+    text = VARIED[:60_000] + ROWS * 2 + VARIED[60_000:]
+    reply = await ask(ReplyScript(text=text, pieces=200), context_tokens=200_000)
+    assert reply.message.text == text
+
+
+async def test_call_that_writes_a_blank_grid_is_complete(
+    ask: Ask, request: pytest.FixtureRequest
+) -> None:
+    arguments = {"command": "," * 60_000, "grid": GRID}
+    if "text tools" in request.node.name:
+        pytest.skip("calls written as text end like other text")
+    script = ReplyScript(tool_calls=(Call("exec", arguments),), pieces=200)
+    reply = await ask(script, context_tokens=200_000)
+    (call,) = reply.message.tool_calls
+    assert call.arguments == arguments
 
 
 async def test_known_window_allows_longer_replies(ask: Ask) -> None:

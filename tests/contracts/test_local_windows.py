@@ -100,6 +100,26 @@ async def test_model_that_is_not_loaded_yet_has_no_window(
     model_server.facts = {"/api/v0/models": {"data": [entry]}}
     opened = open_model("lmstudio/fake")
     assert isinstance((await events_of(opened, LONG))[-1], Reply)
+    # The first request loads the model.
+    model_server.facts = LM_STUDIO
+    await events_of(opened, FITTING)
+    assert opened.window_tokens == 4096
+    with pytest.raises(ContextTooLong, match="4,096 tokens"):
+        await events_of(opened, LONG)
+    assert len(model_server.requests) == 2
+
+
+@pytest.mark.counterpart("llama.cpp")
+async def test_larger_window_applies_after_a_restart_of_the_server(
+    open_model: Open, model_server: ModelServer
+) -> None:
+    model_server.facts = LLAMA_CPP
+    opened = open_model("llamacpp/fake")
+    with pytest.raises(ContextTooLong, match="4,096 tokens"):
+        await events_of(opened, LONG)
+    model_server.facts = {"/props": {"default_generation_settings": {"n_ctx": 8192}}}
+    assert isinstance((await events_of(opened, LONG))[-1], Reply)
+    assert opened.window_tokens == 8192
 
 
 def break_long(raw: bytes) -> ReplyScript | None:
