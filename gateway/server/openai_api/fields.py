@@ -22,7 +22,7 @@ _UNSUPPORTED: Mapping[str, Sequence[Any]] = {
 # Further fields of models that Kore's agent does not support.
 _UNSUPPORTED_BY_AGENT: Mapping[str, Sequence[Any]] = {
     "logit_bias": ({},),
-    "verbosity": (),
+    "verbosity": ("medium",),
     "response_format": ({}, {"type": "text"}),
 }
 _LOGPROBS = "message.output_text.logprobs"

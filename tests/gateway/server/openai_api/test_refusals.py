@@ -151,6 +151,48 @@ async def test_settings_that_the_agent_would_ignore_are_refused(
             )
 
 
+async def test_defaults_of_the_api_are_accepted_for_the_agent(server: Served) -> None:
+    sampling = {"temperature": 1, "top_p": 1, "top_logprobs": 0, "parallel_tool_calls": True}
+    common = sampling | {"service_tier": "auto", "store": True, "metadata": {}, "tools": []}
+    chat = {
+        "n": 1,
+        "logprobs": False,
+        "verbosity": "medium",
+        "response_format": {"type": "text"},
+        "modalities": ["text"],
+        "logit_bias": {},
+        "functions": [],
+        "function_call": "none",
+        "tool_choice": "none",
+        "stop": None,
+        "frequency_penalty": 0,
+        "presence_penalty": 0,
+        "reasoning_effort": "medium",
+    }
+    response = {
+        "text": {"format": {"type": "text"}, "verbosity": "medium"},
+        "background": False,
+        "truncation": "disabled",
+        "include": [],
+        "tool_choice": "auto",
+        "conversation": None,
+        "prompt": None,
+        "max_tool_calls": None,
+        "reasoning": {"effort": "medium", "summary": None},
+    }
+    async with client_of(server) as client:
+        answer = await client.chat.completions.create(
+            model="kore", messages=[{"role": "user", "content": "hi"}], extra_body=common | chat
+        )
+        assert answer.choices[0].message.content
+        created = await client.responses.create(
+            model="kore", input="hi", extra_body=common | response
+        )
+        assert created.output_text
+        with pytest.raises(openai.BadRequestError, match="does not support verbosity"):
+            await client.responses.create(model="kore", input="hi", text={"verbosity": "low"})
+
+
 async def test_values_that_change_nothing_are_accepted(server: Served) -> None:
     async with client_of(server) as client:
         answer = await client.chat.completions.create(
