@@ -37,13 +37,18 @@ def command_of(message: InboundMessage) -> str | None:
         or message.is_for_goal
     ):
         return None
-    word = _words(message)[0]
+    return command_name(message.content)
+
+
+def command_name(text: str) -> str | None:
+    """Return the name of the command in the words of a person, as `command_of` does."""
+    word = next(iter(text.split(maxsplit=1)), "")
     if not word.startswith("/"):
         return None
     name = word[1:].partition("@")[0].lower()
     if (command := find_command(name)) is not None:
         return command.name
-    return "" if is_single_word(message.content) else None
+    return "" if is_single_word(text) else None
 
 
 def argument_of(message: InboundMessage) -> str:
@@ -89,9 +94,8 @@ def is_single_word(text: str) -> bool:
 
 def command_in(text: str) -> ChatCommand | None:
     """Return the command for a line; None when it is for the model."""
-    word = next(iter(text.split()), "")
-    command = find_command(word[1:].lower()) if word.startswith("/") else None
-    return command or (MISTYPED if is_single_word(text) else None)
+    name = command_name(text)
+    return None if name is None else command_named(name)
 
 
 def suggest(text: str) -> str | None:

@@ -7,6 +7,7 @@ from gateway.access.control import AccessControl
 from gateway.commands import read_command
 from gateway.core.messages import InboundMessage
 from gateway.core.records import TypedCommand
+from gateway.core.token_routes import API
 
 
 @frozen
@@ -14,6 +15,7 @@ class CommandReader:
     """Reader of messages as commands.
 
     An unknown word is looked up among the prompts of the chat's folder, which accesses the disk.
+    Other unknown words of a program are for the model, because the program shows no commands.
     """
 
     agent: Agent
@@ -28,7 +30,7 @@ class CommandReader:
             return None
         if command.name:
             return command
-        return None if self._invokes(message) else command
+        return None if message.channel == API or self._invokes(message) else command
 
     def is_command(self, message: InboundMessage) -> bool:
         """Return whether the message needs no turn: a command, or the check of a goal."""

@@ -8,6 +8,8 @@ from typing import Any
 from agent.errors import PolicyDenied
 from agent.i18n import t
 from agent.security.policy.base import PermissionMode
+from agent.serialization import safe_text
+from gateway.commands import command_name
 from gateway.control.calls import Call
 from gateway.control.service import Service
 from gateway.core.messages import CONSOLE, InboundMessage, console_principal
@@ -71,9 +73,10 @@ def as_owner(token: AccessToken, call: str, values: dict[str, Any]) -> dict[str,
 def check_message(token: AccessToken, arguments: Mapping[str, Any]) -> None:
     """Raise `PolicyDenied` for a message that grants more than its token may.
 
-    This applies to commands, modes that ask for fewer approvals, and files by path.
+    This applies to commands, modes that ask for fewer approvals, and files by path. Prompts such as
+    skills grant nothing, and another word with a slash is no command.
     """
-    if str(arguments.get("text", "")).lstrip().startswith("/"):
+    if command_name(safe_text(str(arguments.get("text", "")))):
         raise PolicyDenied(t("commands need a token with the scope admin"))
     if arguments.get("mode") not in (None, "plan", "ask") and not token.allows("approve"):
         raise PolicyDenied(

@@ -240,9 +240,9 @@ async def test_agent_and_model_cannot_be_chosen(server: Served, model: str) -> N
             await client.responses.create(model=model, input="hi")
 
 
-async def test_commands_are_plain_text(server: Served) -> None:
+async def test_commands_are_refused(server: Served) -> None:
     async with api_client(server, role="build") as client:
-        for text in ("/auto", " /new", "\n/owner", "/sessions"):
+        for text in ("/auto", " /new", "\n/pair", "/sessions", "/start 123456"):
             with pytest.raises(openai.PermissionDeniedError):
                 await client.chat.completions.create(model="kore", messages=says(text))
             with pytest.raises(openai.PermissionDeniedError):
