@@ -11,11 +11,12 @@ from agent.security.local_services import LocalService
 from agent.security.network.proxy_connection import (
     EgressGrant,
     ProxyConnection,
+    ProxyRequest,
     ProxySession,
     Record,
     ignore_failure,
 )
-from agent.security.network.service_connection import reset
+from agent.security.network.service_connection import reset_socket
 from agent.security.network.socket_supervisor import SocketSupervisor
 from agent.security.network.target_listener import TargetListener
 from agent.security.network.targets import placeholder_addresses
@@ -49,6 +50,7 @@ class EgressProxy:
         self._password = ""
         self._sockets: list[socket.socket] = []
         self._supervisor: SocketSupervisor | None = None
+        self._connection_count = 0
         self._loop = asyncio.get_running_loop()
         self._listeners: asyncio.Queue[tuple[socket.socket, Purpose]] = asyncio.Queue()
 
@@ -148,24 +150,37 @@ class EgressProxy:
                 group.create_task(self._accept(*await self._listeners.get()))
 
     async def _accept(self, listener: socket.socket, purpose: Purpose) -> None:
-        """Serve the connections to a listener."""
+        """Serve the connections to a listener; reset those beyond the limit at once."""
         bounds = self.session.grant.limits
-        free = asyncio.Semaphore(bounds.max_concurrent)
         async with asyncio.TaskGroup() as group:
             for _ in range(bounds.max_connections):
-                await free.acquire()
                 accepted, peer = await self._loop.sock_accept(listener)
-                task = group.create_task(self._attend(accepted, peer[1], purpose))
-                task.add_done_callback(partial(self._release, accepted, free))
+                destination: LocalService | ProxyRequest | None
+                if isinstance(purpose, TargetListener):
+                    destination = purpose.take(peer[1])
+                    if destination is None:
+                        reset_socket(accepted)
+                        continue
+                else:
+                    destination = purpose
+                if self._connection_count >= bounds.max_concurrent:
+                    self.session.note_excess(str(destination or "the proxy"))
+                    reset_socket(accepted)
+                    continue
+                self._connection_count += 1
+                task = group.create_task(self._attend(accepted, destination))
+                task.add_done_callback(partial(self._release, accepted))
             # The kernel refuses new connections from now on.
             self._sockets.remove(listener)
             listener.close()
 
-    def _release(self, accepted: socket.socket, free: asyncio.Semaphore, _: object) -> None:
+    def _release(self, accepted: socket.socket, _: object) -> None:
         accepted.close()  # otherwise leaked by a task that was cancelled before it began
-        free.release()
+        self._connection_count -= 1
 
-    async def _attend(self, accepted: socket.socket, source_port: int, purpose: Purpose) -> None:
+    async def _attend(
+        self, accepted: socket.socket, destination: LocalService | ProxyRequest | None
+    ) -> None:
         """Serve a connection, whose socket may already be closed by the program."""
         limit = self.session.grant.limits.head_bytes
         reader, writer = await asyncio.open_connection(sock=accepted, limit=limit)
@@ -173,13 +188,11 @@ class EgressProxy:
         writer.transport.set_write_buffer_limits(0)
         connection = ProxyConnection(self.session, reader, writer)
         try:
-            if purpose is None:
+            if destination is None:
                 await connection.serve(self._token, self._password)
-            elif isinstance(purpose, LocalService):
-                await connection.serve_service(purpose)
-            elif destination := await purpose.destination_from(source_port):
-                await connection.serve_target(destination)
+            elif isinstance(destination, LocalService):
+                await connection.serve_service(destination)
             else:
-                reset(writer)
+                await connection.serve_target(destination)
         finally:
             writer.transport.abort()

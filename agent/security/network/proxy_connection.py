@@ -173,10 +173,11 @@ class ProxyLimits:
     """Limits of one command's use of a proxy.
 
     Concurrent, total and refused connections, bytes in both directions, bytes of a head, and
-    seconds for a head, for connecting and without data.
+    seconds for a head, for connecting and without data. Total connections are counted for each
+    listener.
     """
 
-    max_concurrent: int = 64
+    max_concurrent: int = 128
     max_connections: int = 10_000
     max_refusals: int = 100
     max_bytes: int = 4_000_000_000
@@ -247,6 +248,15 @@ class ProxySession:
     refusal_count: int = 0
     bytes: int = 0
     report_failure: Callable[[str, str], None] = ignore_failure
+    has_excess: bool = False
+
+    def note_excess(self, where: str) -> None:
+        """Note that a connection is reset because too many are open."""
+        reason = f"the limit of {self.grant.limits.max_concurrent} open connections is reached"
+        if not self.has_excess:
+            log.warning("connections of a command are reset: %s", reason)
+        self.has_excess = True
+        self.note_failure(where, reason)
 
     def note_failure(self, where: str, reason: str) -> None:
         """Note that nothing answers at an allowed address."""

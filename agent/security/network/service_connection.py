@@ -52,6 +52,12 @@ def reset(writer: StreamWriter) -> None:
     writer.transport.abort()
 
 
+def reset_socket(connection: socket.socket) -> None:
+    """Close a connection so that its peer notices an error."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    connection.close()
+
+
 async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
     while data := await reader.read(_CHUNK_BYTES):
         writer.write(data)

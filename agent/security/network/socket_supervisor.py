@@ -37,6 +37,8 @@ from agent.security.sandbox.seccomp.bpf import SUPERVISED_SOCKETS, call_numbers
 _MAX_ADDRESS_BYTES = 128
 _MAX_THREADS = 16
 _CONNECT_TIMEOUT_S = 30
+# Kore accepts connections to targets at once.
+_ACCEPT_TIMEOUT_S = 10.0
 _FAMILY = struct.Struct("<H")
 # Offsets in struct sockaddr_in, sockaddr_in6 and sockaddr_nl.
 _PORT, _NETLINK_GROUPS = slice(2, 4), slice(8, 12)
@@ -136,28 +138,74 @@ class SocketSupervisor:
         """Make the call in the command's own network. Raises `OSError`."""
         if call.name == "bind":
             await self._in_thread(_invoke, _libc.bind, call.socket, call.address)
-            return
-        destination = self._destination_of(call)
-        if self._targets is None or destination is None:
+        elif not _is_tcp(call.socket):
             await self._in_thread(_invoke, _libc.connect, call.socket, call.address)
-            return
-        address = _pack_address(call.socket.family, *self._targets.address)
-        try:
-            await self._in_thread(_invoke, _libc.connect, call.socket, address)
-        except BlockingIOError as exc:
-            if exc.errno == errno.EINPROGRESS:
-                self._targets.expect(call.socket.getsockname()[1], destination)
-            raise
-        self._targets.expect(call.socket.getsockname()[1], destination)
+        elif self._targets is None or (destination := self._destination_of(call)) is None:
+            await self._connect_tcp(call.socket, call.address)
+        else:
+            await self._connect_to_target(call.socket, self._targets, destination)
 
     def _destination_of(self, call: _SocketCall) -> ProxyRequest | None:
         """Return the target to which a TCP socket is to be connected, or None."""
-        is_stream = call.socket.type & _TYPE_MASK == socket.SOCK_STREAM
-        is_internet = call.socket.family in (socket.AF_INET, socket.AF_INET6)
-        if self._targets is None or not (is_stream and is_internet):
-            return None
         place = _unpack_address(call.socket.family, call.address)
-        return None if place is None else self._targets.destination_at(*place)
+        if self._targets is None or place is None:
+            return None
+        return self._targets.destination_at(*place)
+
+    async def _connect_to_target(
+        self, own: socket.socket, targets: TargetListener, destination: ProxyRequest
+    ) -> None:
+        """Connect a socket to the listener, and wait until the listener has accepted it.
+
+        Nothing is awaited between the call and the announcement, which holds only as long as this
+        duplicate occupies the port. Raises `OSError`.
+        """
+        address = _pack_address(own.family, *targets.address)
+        if _has_peer(own):
+            # A program may ask for the result of its connection in this way.
+            _start_connect(own, address)
+            return
+        is_blocking = os.get_blocking(own.fileno())
+        error = _begin_connect(own, address)
+        with targets.expecting(own.getsockname()[1], destination) as is_accepted:
+            if error is not None and not _has_peer(own):
+                await self._wait_until_writable(own)
+            if _has_peer(own):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_ACCEPT_TIMEOUT_S):
+                        await is_accepted.wait()
+        if error is not None:
+            if not is_blocking:
+                raise error
+            _start_connect(own, address)
+
+    async def _connect_tcp(self, own: socket.socket, address: bytes) -> None:
+        """Connect a socket; a blocking one waits here, without a thread. Raises `OSError`."""
+        is_blocking = os.get_blocking(own.fileno())
+        error = _begin_connect(own, address)
+        if error is None:
+            return
+        if is_blocking:
+            seconds, microseconds = _TIMEOUT.unpack(
+                own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.size)
+            )
+            try:
+                async with asyncio.timeout(seconds + microseconds / 1_000_000 or None):
+                    await self._wait_until_writable(own)
+            except TimeoutError:
+                raise error from None
+            _start_connect(own, address)
+            return
+        raise error
+
+    async def _wait_until_writable(self, own: socket.socket) -> None:
+        """Wait until a connection is made or has failed."""
+        is_writable = asyncio.Event()
+        self._loop.add_writer(own, is_writable.set)
+        try:
+            await is_writable.wait()
+        finally:
+            self._loop.remove_writer(own)
 
     async def _reach(self, own: socket.socket, path: Path) -> None:
         """Connect a socket to the service at this real path, and record it. Raises `OSError`."""
@@ -181,6 +229,51 @@ class SocketSupervisor:
 
     async def _in_thread(self, work: Callable[..., T], *values: Any) -> T:
         return await self._loop.run_in_executor(self._threads, work, *values)
+
+
+def _is_tcp(own: socket.socket) -> bool:
+    is_internet = own.family in (socket.AF_INET, socket.AF_INET6)
+    return is_internet and own.type & _TYPE_MASK == socket.SOCK_STREAM
+
+
+def _has_peer(own: socket.socket) -> bool:
+    try:
+        own.getpeername()
+    except OSError:
+        return False
+    return True
+
+
+def _begin_connect(own: socket.socket, address: bytes) -> BlockingIOError | None:
+    """Begin a connection; return the error that says that it is in progress, if it is.
+
+    Raises `OSError`.
+    """
+    try:
+        _start_connect(own, address)
+        return None
+    except BlockingIOError as exc:
+        if exc.errno != errno.EINPROGRESS:
+            raise
+        error = exc
+    if os.get_blocking(own.fileno()) and _has_peer(own):
+        # The second call returns the result of the first.
+        _start_connect(own, address)
+        return None
+    return error
+
+
+def _start_connect(own: socket.socket, address: bytes) -> None:
+    """Call `connect` without waiting. Raises `OSError`.
+
+    The descriptor shares its flags with the caller's, whose thread waits for the supervisor.
+    """
+    is_blocking = os.get_blocking(own.fileno())
+    os.set_blocking(own.fileno(), False)
+    try:
+        _invoke(_libc.connect, own, address)
+    finally:
+        os.set_blocking(own.fileno(), is_blocking)
 
 
 def _unpack_address(family: int, data: bytes) -> tuple[str, int] | None:

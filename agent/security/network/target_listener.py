@@ -2,18 +2,28 @@
 
 import asyncio
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from agent.security.network.proxy_connection import ProxyRequest
 from agent.security.network.targets import NetworkTarget, placeholder_addresses
 
-_ARRIVAL_TIMEOUT_S = 10.0
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arrival:
+    """Connection that is about to be accepted."""
+
+    destination: ProxyRequest
+    is_accepted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class TargetListener:
     """Listener to which the supervisor connects the sockets of a command instead of its targets.
 
-    The source port tells the destination of a connection. A program that connects to the listener
-    itself reaches nothing.
+    The source port tells the destination of a connection, which is announced before it can be
+    accepted, and for this connection only. A program that connects to the listener itself reaches
+    nothing.
     """
 
     def __init__(self, listener: socket.socket, targets: tuple[NetworkTarget, ...]) -> None:
@@ -22,7 +32,7 @@ class TargetListener:
         self._name_by_address = {
             address: name for name, address in placeholder_addresses(targets).items()
         }
-        self._destinations: dict[int, asyncio.Future[ProxyRequest]] = {}
+        self._arrivals: dict[int, _Arrival] = {}
 
     def destination_at(self, address: str, port: int) -> ProxyRequest | None:
         """Return the destination that an address means, or None for the command's own network.
@@ -34,25 +44,25 @@ class TargetListener:
             return ProxyRequest(host, port)
         return None
 
-    def expect(self, source_port: int, destination: ProxyRequest) -> None:
-        """Announce the destination of a connection, which may have arrived already."""
-        arrival = self._destinations.get(source_port)
-        if arrival is None or arrival.done():
-            arrival = asyncio.get_running_loop().create_future()
-            self._destinations[source_port] = arrival
-        arrival.set_result(destination)
+    @contextmanager
+    def expecting(self, source_port: int, destination: ProxyRequest) -> Iterator[asyncio.Event]:
+        """Announce the destination of the connection from a port, while the context is open.
 
-    async def destination_from(self, source_port: int) -> ProxyRequest | None:
-        """Return the destination of a connection, or None if the supervisor did not make it."""
-        arrival = self._destinations.get(source_port)
-        if arrival is None:
-            arrival = asyncio.get_running_loop().create_future()
-            self._destinations[source_port] = arrival
+        The caller holds the socket of the port meanwhile, so that no other can use the port. The
+        event is set when the connection is accepted.
+        """
+        arrival = _Arrival(destination)
+        self._arrivals[source_port] = arrival
         try:
-            async with asyncio.timeout(_ARRIVAL_TIMEOUT_S):
-                return await arrival
-        except TimeoutError:
-            return None
+            yield arrival.is_accepted
         finally:
-            if self._destinations.get(source_port) is arrival:
-                del self._destinations[source_port]
+            if self._arrivals.get(source_port) is arrival:
+                del self._arrivals[source_port]
+
+    def take(self, source_port: int) -> ProxyRequest | None:
+        """Return the destination of an accepted connection, or None if no supervisor made it."""
+        arrival = self._arrivals.pop(source_port, None)
+        if arrival is None:
+            return None
+        arrival.is_accepted.set()
+        return arrival.destination

@@ -108,9 +108,13 @@ class ServerLog:
 _STOP_TIMEOUT_S = 1.0
 # A server may run for weeks, so it is checked less often than a command.
 _POLL_INTERVAL_S = 5.0
-# The limits of a command would cut a server off in the end.
+# The limits of a command would cut a server off in the end. Each connection takes two descriptors,
+# of which the usual limit is 1,024.
 _NETWORK_LIMITS = ProxyLimits(
-    max_connections=sys.maxsize, max_refusals=sys.maxsize, max_bytes=sys.maxsize
+    max_concurrent=256,
+    max_connections=sys.maxsize,
+    max_refusals=sys.maxsize,
+    max_bytes=sys.maxsize,
 )
 _MAX_NETWORK_ENTRIES = 100
 

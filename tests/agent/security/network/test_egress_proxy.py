@@ -225,15 +225,29 @@ async def test_bytes_and_rejections_are_limited() -> None:
 
 
 async def test_number_of_connections_is_limited() -> None:
-    async with way(limits=ProxyLimits(max_concurrent=1, max_connections=2)) as stream:
+    async with way(limits=ProxyLimits(max_connections=2)) as stream:
         stream.site.page("/a", "hello")
-        assert all("hello" in answer for answer in await both(stream))
+        for _ in range(2):
+            assert "hello" in await stream.ask(GET + "\r\n")
         with pytest.raises(ConnectionError):
             await stream.dial()
 
 
-async def both(found: Way) -> list[str]:
-    return list(await asyncio.gather(*(found.ask(GET + "\r\n") for _ in range(2))))
+async def test_connection_beyond_the_limit_is_reset_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with way(limits=ProxyLimits(max_concurrent=1)) as stream:
+        stream.site.page("/a", "hello")
+        _, writer = await stream.dial()
+        for _ in range(2):
+            assert await stream.ask(GET + "\r\n") == ""
+        notes = stream.proxy.session.reason_by_refused_host
+        assert notes == {"the proxy": "the limit of 1 open connections is reached"}
+        assert len([line for line in caplog.messages if "are reset" in line]) == 1
+        writer.close()
+        # The proxy notices the end of the first connection a little later.
+        while "hello" not in await stream.ask(GET + "\r\n"):
+            continue
 
 
 async def test_host_is_not_reached_if_the_record_fails() -> None:

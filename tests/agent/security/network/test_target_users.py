@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent.security.network.proxy_connection import ProxyLimits
 from tests.fakes.echo_server import another_process
 from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
 
@@ -170,6 +171,115 @@ async def test_connections_that_are_reset_at_once_close_nothing(user: str, place
         output, _, refused = await drive(user, place, "bwrap", line, there, silent)
     assert json.loads(output) == ["heard hello"] * 3
     assert refused == [silent]
+
+
+# Opens more connections than Kore serves at once, and more than the kernel queues.
+_MANY = r"""
+import socket, sys
+place = ("127.0.0.2", int(sys.argv[1]))
+def send(s):
+    try:
+        s.sendall(b"hello"); s.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+def answer(s):
+    try:
+        return s.makefile("rb").read().decode() or "reset"
+    except OSError:
+        return "reset"
+sockets = []
+for number in range(400):
+    s = socket.socket()
+    s.connect(place)
+    sockets.append(s)
+for s in sockets:
+    send(s)
+answers = [answer(s) for s in sockets]
+print(answers.count("heard hello"), answers.count("reset"))
+del sockets
+s = socket.socket(); s.connect(place); send(s)
+print(answer(s))
+"""
+
+
+async def test_connections_beyond_the_limit_are_reset_and_noted(place: Path) -> None:
+    require_sandbox("bwrap")
+    async with another_process("127.0.0.2") as echo:
+        there = f"127.0.0.2:{echo.port}"
+        line = f"python3 -c {shlex.quote(_MANY)} {echo.port}"
+        output, reached, refused = await drive(USERS[-1], place, "bwrap", line, there)
+    served = ProxyLimits().max_concurrent
+    assert output.splitlines() == [f"{served} {400 - served}", "heard hello"]
+    assert reached == [there]
+    assert refused == [there]
+
+
+# Fills the queue of its own listener with blocking calls of many threads, then reaches the target.
+_FULL_QUEUE = r"""
+import os, socket, sys, threading
+own = socket.create_server(("127.0.0.1", 0), backlog=0)
+def fill():
+    socket.socket().connect(own.getsockname())
+for number in range(40):
+    threading.Thread(target=fill, daemon=True).start()
+s = socket.create_connection(("127.0.0.2", int(sys.argv[1])))
+s.sendall(b"hello"); s.shutdown(socket.SHUT_WR)
+print(s.makefile("rb").read().decode(), flush=True)
+os._exit(0)
+"""
+
+
+async def test_connections_that_wait_do_not_delay_others(place: Path) -> None:
+    require_sandbox("bwrap")
+    async with another_process("127.0.0.2") as echo:
+        line = f"python3 -c {shlex.quote(_FULL_QUEUE)} {echo.port}"
+        there = f"127.0.0.2:{echo.port}"
+        output, _, _ = await drive(USERS[-1], place, "bwrap", line, there)
+    assert output.strip() == "heard hello"
+
+
+# Uses one port for two targets in turn, and asks for the result of each connection by a second
+# call, as Twisted does.
+_ONE_PORT = r"""
+import select, socket, struct, sys
+for port in list(map(int, sys.argv[1:])) * 30:
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.bind(("127.0.0.1", 4000))
+    s.setblocking(False)
+    s.connect_ex(("127.0.0.2", port))
+    select.select([], [s], [])
+    s.connect_ex(("127.0.0.2", port))
+    s.setblocking(True)
+    s.sendall(str(port).encode()); s.shutdown(socket.SHUT_WR)
+    print(s.makefile("rb").read().decode())
+    s.close()
+# The port leads nowhere once its connection has ended.
+lines = [line.split() for line in list(open("/proc/self/net/tcp"))[1:]]
+listener = next(int(words[1].rpartition(":")[2], 16) for words in lines if words[3] == "0A")
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", 4000))
+s.connect(("127.0.0.1", listener))
+try:
+    s.sendall(b"secret"); s.shutdown(socket.SHUT_WR)
+    print(s.makefile("rb").read().decode())
+except OSError:
+    print("reset")
+"""
+
+
+async def test_reused_port_leads_to_the_new_target(place: Path) -> None:
+    require_sandbox("bwrap")
+    async with another_process("127.0.0.2") as first, another_process("127.0.0.2") as second:
+        line = f"python3 -c {shlex.quote(_ONE_PORT)} {first.port} {second.port}"
+        network = [f"127.0.0.2:{echo.port}" for echo in (first, second)]
+        output, _, _ = await drive(USERS[-1], place, "bwrap", line, *network)
+    answers = ["heard", str(first.port), "heard", str(second.port)] * 30
+    assert output.split() == [*answers, "reset"]
+    assert first.visits == 30
+    assert second.visits == 30
 
 
 async def test_landlock_refuses_targets_with_a_reason(place: Path) -> None:
