@@ -32,7 +32,8 @@ class BackgroundHooks:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        # Each task that follows a hook, with the task of the hook's process.
+        self._tasks: dict[asyncio.Task[None], asyncio.Task[Any]] = {}
         self._answers: OrderedDict[str, list[LateAnswer]] = OrderedDict()
 
     @property
@@ -44,11 +45,11 @@ class BackgroundHooks:
     def has_room(self) -> bool:
         return self.running < MAX_RUNNING
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the rest of a hook until its end or `aclose`."""
+    def start(self, process: asyncio.Task[Any], work: Coroutine[Any, Any, None]) -> None:
+        """Run the work that follows a hook's process until its end or `aclose`."""
         task = asyncio.create_task(work, name="background hook")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = process
+        task.add_done_callback(self._tasks.pop)
 
     def keep(self, session: str, answer: LateAnswer) -> None:
         """Keep an answer for the next turn of the conversation."""
@@ -67,7 +68,9 @@ class BackgroundHooks:
         """End the hooks with all of their processes."""
         # Tasks of a finished event loop ended with it.
         here = asyncio.get_running_loop()
-        tasks = {task for task in self._tasks if task.get_loop() is here}
+        pairs = [pair for pair in self._tasks.items() if pair[0].get_loop() is here]
+        tasks = {task for pair in pairs for task in pair}
+        # A task that is cancelled before its first step cancels nothing else.
         for task in tasks:
             task.cancel()
         if tasks:

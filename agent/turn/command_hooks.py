@@ -247,7 +247,7 @@ class CommandHooks(Hooks[Any]):
             task.cancel()
             await asyncio.wait({task})
             raise
-        context.background.start(_follow(task, hook, context))
+        context.background.start(task, _follow(task, hook, context))
         return None
 
 
@@ -309,10 +309,6 @@ async def _follow(task: "asyncio.Task[HookExit]", hook: CommandHook, context: Ho
     except _HookFailed as exc:
         log.warning("%s", context.call.redactor.clean(_failure(hook, str(exc))))
         return
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task})
-        raise
     _keep(hook, ended, context)
 
 

@@ -920,6 +920,11 @@ class HookCommand(Section):
     def title(self) -> str:
         return self.command
 
+    @property
+    def kind(self) -> str:
+        """Type of the hook and the options that change its effect, in words of the format."""
+        return "command, async" if self.is_async else "command"
+
 
 class HookPrompt(Section):
     """A prompt about the event that a model answers."""
@@ -932,7 +937,12 @@ class HookPrompt(Section):
 
     @property
     def title(self) -> str:
-        return f"prompt: {self.prompt}"
+        return self.prompt
+
+    @property
+    def kind(self) -> str:
+        model = "" if self.model is None else f", model {self.model}"
+        return f"prompt{model}{', continueOnBlock' if self.continues_on_block else ''}"
 
 
 def _hook_type(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.i18n import plural, t
 from agent.text.visible import escape_line
-from gateway.config.foreign.hook_files import commands, hooks_in
+from gateway.config.foreign.hook_files import hook_lines, hooks_in
 from gateway.config.installed_plugins import InstalledPlugin
 from gateway.config.secret_keys import mask_text
 from gateway.plugins.manifest import PluginManifest
@@ -155,7 +155,7 @@ def _question(option: PluginOption) -> str:
 
 def _hooks(hooks: Mapping[str, Any]) -> list[str]:
     table, _ = hooks_in({"hooks": hooks}, "")
-    return [f"{event}: {escape_line(command)}" for event, command in commands(table)]
+    return list(hook_lines(table))
 
 
 def _server(name: str, server: Mapping[str, Any]) -> str:

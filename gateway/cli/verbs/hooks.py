@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
         {
             "event": event,
             "matcher": matcher.matcher,
+            "kind": hook.kind,
             "hook": hook.title,
             "async": hook.type == "command" and hook.is_async,
             "origin": source.origin,
@@ -44,18 +45,21 @@ def run(args: argparse.Namespace) -> int:
         print_json(rows)
     elif rows:
         cells = [
-            (str(row["event"]), str(row["matcher"]), _title(row), str(row["origin"]))
+            (
+                *(str(row[key]) for key in ("event", "matcher", "kind")),
+                _title(row),
+                str(row["origin"]),
+            )
             for row in rows
         ]
-        print_table(("event", "matcher", "hook", "from"), cells)
+        print_table(("event", "matcher", "kind", "hook", "from"), cells)
     else:
         print(t("There are no hooks."))
     return 0
 
 
 def _title(row: dict[str, object]) -> str:
-    title = clean(str(row["hook"]))[:_MAX_SHOWN_CHARS]
-    return f"{title} (async)" if row["async"] else title
+    return clean(str(row["hook"]))[:_MAX_SHOWN_CHARS]
 
 
 async def _set_up(settings: Settings, home: DataDir, folder: Path, trigger: str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.i18n import t
+from agent.text.visible import escape_line
 from agent.turn.hook_events import DEFINITIONS, HOOK_EVENTS, MAX_TIMEOUT_S, HookEventName
 from gateway.config.sections import HookMatcher, HookTable
 
@@ -61,11 +62,12 @@ def hooks_in(content: Mapping[str, Any], origin: str) -> tuple[HookTable, list[s
     return table, notes
 
 
-def commands(table: HookTable) -> Iterator[tuple[HookEventName, str]]:
-    """Yield each command or prompt with its event."""
+def hook_lines(table: HookTable) -> Iterator[str]:
+    """Yield a line for people about each hook: its event, its kind, and the command or prompt."""
     for event, matchers in table.items():
         for matcher in matchers:
-            yield from ((event, hook.title) for hook in matcher.hooks)
+            for hook in matcher.hooks:
+                yield escape_line(f"{event} ({hook.kind}): {hook.title}")
 
 
 # Keys of each type of hook that have the same meaning in Kore.

@@ -17,7 +17,7 @@ from gateway.channels.spec import ChannelSpec
 from gateway.channels.table import all_specs, require_usable
 from gateway.config import Settings, require_model
 from gateway.config.channel_section import ChannelSection
-from gateway.config.foreign.hook_files import commands
+from gateway.config.foreign.hook_files import hook_lines
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.model_entries import chosen_model, model_list
 from gateway.ops.doctor.checks import Check
@@ -101,11 +101,7 @@ def check_hooks(settings: Settings, home: DataDir) -> Check:
     except ConfigError as exc:
         return Check("hooks", "fail", str(exc), exc.hint)
     sources = hook_sources(settings, InstalledPlugins(home.plugins))
-    lines = [
-        f"{source.origin}: "
-        + ", ".join(f"{event} {command}" for event, command in commands(source.hooks))
-        for source in sources
-    ]
+    lines = [f"{source.origin}: {', '.join(hook_lines(source.hooks))}" for source in sources]
     lines += [f"Python: {name}" for name in settings.python_hooks]
     return Check("hooks", "ok", escape_line("; ".join(lines)) if lines else t("none"))
 

@@ -12,8 +12,10 @@ import pytest
 import kore
 from agent.providers.scripted import ScriptedProvider
 from agent.settings import ToolSettings
+from agent.tools.base import ToolEnvironment
 from agent.turn.background_hooks import MAX_RUNNING
 from agent.turn.command_hooks import CommandHook, CommandHooks
+from agent.turn.hook_chain import report_outside_turn
 from tests.agent.props import call, calls
 from tests.processes import has_ended, runs
 
@@ -148,6 +150,20 @@ async def test_closed_agent_leaves_no_process(tmp_path: Path) -> None:
     async with agent:
         await agent.run("hello", session="s")
         assert await runs(mark)
+    assert await has_ended(mark)
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+async def test_agent_closed_at_once_leaves_no_process(tmp_path: Path, is_configured: bool) -> None:
+    mark = f"hook-of-an-agent-closed-at-once-{os.getpid()}-{is_configured}"
+    first = "" if is_configured else f"echo '{ASYNC}'; "
+    command = f": {mark}; {first}sleep 600"
+    agent, _ = talker(tmp_path, CommandHook("SessionStart", command, is_async=is_configured))
+    environment = ToolEnvironment("s", tmp_path, tmp_path / "MEMORY.md")
+    async with agent:
+        await report_outside_turn(agent, "SessionStart", environment, {"source": "startup"})
+        assert agent.background_hooks.running == 1
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "hook"] == []
     assert await has_ended(mark)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent.errors import ConfigError
 from gateway.config.folder_trust import project_files_in, trust
-from gateway.config.foreign.hook_files import commands, hooks_in
+from gateway.config.foreign.hook_files import hook_lines, hooks_in
 from gateway.config.sections import HookCommand
 from tests.gateway.config.loading import load
 
@@ -31,7 +31,7 @@ def test_project_hooks_apply_while_trusted_and_unchanged(tmp_path: Path) -> None
     settings = load(tmp_path, own, project=HOOKS)
     assert [hook.command for hook in settings.hooks["PreToolUse"][0].hooks] == ["mine"]
     [source] = settings.project_hooks
-    assert list(commands(source.hooks)) == [("PreToolUse", "check")]
+    assert list(hook_lines(source.hooks)) == ["PreToolUse (command): check"]
     changed = {"hooks": {"PreToolUse": [{"hooks": [{"command": "worse"}]}]}}
     with pytest.raises(ConfigError, match="cannot set this"):
         load(tmp_path, project=changed)
@@ -81,7 +81,8 @@ def test_hook_files_apply_once_trusted(tmp_path: Path, name: str) -> None:
     trust([file], tmp_path / "home")
     settings = load(tmp_path)
     [source] = settings.project_hooks
-    assert list(commands(source.hooks)) == [("Stop", "done"), ("Stop", "prompt: Is it done?")]
+    lines = ["Stop (command, async): done", "Stop (prompt): Is it done?"]
+    assert list(hook_lines(source.hooks)) == lines
     done = source.hooks["Stop"][0].hooks[0]
     assert isinstance(done, HookCommand)
     assert done.timeout == 600
@@ -167,7 +168,7 @@ def test_unsupported_hook_type_is_reported() -> None:
     command = {"type": "command", "command": "true"}
     hooks = {"Stop": [{"hooks": [{"type": "http", "url": "x"}, command]}]}
     table, notes = hooks_in({"hooks": hooks}, "f")
-    assert [result for _, result in commands(table)] == ["true"]
+    assert list(hook_lines(table)) == ["Stop (command): true"]
     assert notes == ["f: hooks of type http are not run"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.config import Settings
-from gateway.config.foreign.hook_files import commands
+from gateway.config.foreign.hook_files import hook_lines
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.config.servers import mcp_settings
 from gateway.plugins.errors import PluginError
@@ -112,7 +112,7 @@ def test_installed_plugin_is_used(tmp_path: Path) -> None:
     (server,) = mcp_settings(settings, home.mcp, None, plugins).servers
     assert server.name == "plugin_tools_s"
     [source] = plugins.hooks()
-    assert list(commands(source.hooks)) == [("Stop", "evil")]
+    assert list(hook_lines(source.hooks)) == ["Stop (command): evil"]
     assert not source.is_own
     for name in ("CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"):
         assert Path(source.variables[name]).is_dir()
@@ -224,6 +224,27 @@ def test_archive_must_match_its_digest(tmp_path: Path) -> None:
         pass
 
 
+def test_page_shows_the_kind_of_each_hook(tmp_path: Path) -> None:
+    place = plugin(tmp_path / "market", "writing")
+    judge = {"type": "prompt", "prompt": "Is it good?\nYes", "model": "large"}
+    hooks = [
+        {"type": "command", "command": "prompt: Is it good?; evil"},
+        {"type": "command", "command": "slow", "async": True},
+        {**judge, "continueOnBlock": True},
+        {"type": "prompt", "prompt": "Is it good?"},
+    ]
+    table = {"hooks": {"PostToolUse": [{"hooks": hooks}]}}
+    (place / "hooks" / "hooks.json").write_text(json.dumps(table))
+    page = kore("plugin", "install", place, home=tmp_path / "kore").stdout
+    for line in (
+        "PostToolUse (command): prompt: Is it good?; evil",
+        "PostToolUse (command, async): slow",
+        "PostToolUse (prompt, model large, continueOnBlock): Is it good?",
+        "PostToolUse (prompt): Is it good?",
+    ):
+        assert line in page
+
+
 def test_market_is_created_added_searched_and_installed_from(tmp_path: Path) -> None:
     folder = tmp_path / "market"
     plugin(folder, "writing", description="Writes release notes.")
@@ -238,7 +259,7 @@ def test_market_is_created_added_searched_and_installed_from(tmp_path: Path) -> 
     assert [row["name"] for row in rows] == ["testing"]
     refused = kore("plugin", "install", "testing", home=home)
     assert refused.returncode == 1
-    assert "hooks: Stop: evil" in refused.stdout
+    assert "hooks: Stop (command): evil" in refused.stdout
     # The review lists components by name.
     for line in ("skills: hi", "commands: fix", "agents: critic"):
         assert line in refused.stdout

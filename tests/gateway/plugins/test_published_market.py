@@ -99,7 +99,7 @@ async def test_tool_of_an_mcp_server_is_called(workshop: Workshop) -> None:
 
 async def test_hook_blocks_a_call(workshop: Workshop) -> None:
     page = workshop.install("careful")
-    assert "hooks: PreToolUse: python3 ${CLAUDE_PLUGIN_ROOT}/hooks/check.py" in page
+    assert "hooks: PreToolUse (command): python3 ${CLAUDE_PLUGIN_ROOT}/hooks/check.py" in page
     locked = reply_with_call("write_file", path="a.lock", content="x")
     result = await workshop.ask("Lock it.", locked, "It stays.")
     assert "Locked files stay as they are." in result

@@ -368,7 +368,7 @@ async def test_reviewed_plugin_is_installed(tmp_path: Path) -> None:
         await page.click("[aria-label='Look at it: greeter']")
         await page.wait_for_selector("h3:focus >> text=Install: greeter 1.0")
         shown = await page.inner_text(".panel")
-        assert "Stop: echo '<script>alert(1)</script>'" in shown
+        assert "Stop (command): echo '<script>alert(1)</script>'" in shown
         # The plugin changes between the review and the click.
         (fair / "greeter" / "skills" / "hi" / "SKILL.md").write_text("other")
         await page.fill(".install input[type=password]", "sesame")

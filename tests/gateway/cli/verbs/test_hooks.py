@@ -19,9 +19,10 @@ def test_hooks_are_listed(tmp_path: Path) -> None:
     prompt = {"type": "prompt", "prompt": "Are the tests green?"}
     configure(home, {"Stop": [{"hooks": [command, prompt]}]})
     lines = kore("hooks", "list", home=home).stdout.splitlines()
-    assert "make check (async)" in lines[1]
-    assert "prompt: Are the tests green?" in lines[2]
+    assert lines[1].split()[1:5] == ["command,", "async", "make", "check"]
+    assert lines[2].split()[1:4] == ["prompt", "Are", "the"]
     rows = json.loads(kore("hooks", "list", "--json", home=home).stdout)
+    assert [row["kind"] for row in rows] == ["command, async", "prompt"]
     assert [row["async"] for row in rows] == [True, False]
 
 
