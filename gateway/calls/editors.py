@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from gateway.calls.context import ServiceContext
 from gateway.control.declaration import call
@@ -11,19 +12,23 @@ from gateway.core.records import EditorRequest, SessionServer
 @call(scope="admin")
 @asynccontextmanager
 async def serve_editor(
-    ctx: ServiceContext, lane: str, can_read: bool, can_write: bool
+    ctx: ServiceContext, lane: str, folder: str, can_read: bool, can_write: bool
 ) -> AsyncIterator[AsyncIterator[EditorRequest]]:
     """Follow the requests of a lane's turns to read or write files in the editor. Answer each
-    within seconds. They concern only files of the turn's folder that its tools may open."""
-    async with ctx.editors.serve(lane, can_read, can_write) as requests:
+    within seconds. They concern only files in `folder` (a resolved path) and in the turn's folder
+    that its tools may open."""
+    async with ctx.editors.serve(lane, Path(folder), can_read, can_write) as requests:
         yield requests
 
 
 @call(scope="admin")
-async def answer_editor(ctx: ServiceContext, request: str, text: str | None) -> bool:
-    """Answer a request: with the text of a file, with '' once a file is written, or with None for a
-    failure. Returns False if the turn no longer waits."""
-    return ctx.editors.answer(request, text)
+async def answer_editor(
+    ctx: ServiceContext, request: str, text: str | None, is_refused: bool = False
+) -> bool:
+    """Answer a request: with the text of a file, with '' once a file is written, or with None if
+    the editor gave no usable answer. If it refused to save (`is_refused`), the change is undone.
+    Returns False if the turn no longer waits."""
+    return ctx.editors.answer(request, text, is_refused)
 
 
 @call(scope="admin")

@@ -40,7 +40,7 @@ from gateway.core.records import (
 )
 
 # Incremented with each change of the calls or the wire format; `connect` refuses another number.
-PROTOCOL = 36
+PROTOCOL = 37
 HELLO = "hello"
 REQUEST_LIMIT_BYTES = 4 * 1024 * 1024
 LINE_LIMIT_BYTES = 16 * 1024 * 1024

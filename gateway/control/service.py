@@ -432,16 +432,18 @@ class Service(Protocol):
 
     @call(scope="admin")
     def serve_editor(
-        self, lane: str, can_read: bool, can_write: bool
+        self, lane: str, folder: str, can_read: bool, can_write: bool
     ) -> AbstractAsyncContextManager[AsyncIterator[EditorRequest]]:
         """Follow the requests of a lane's turns to read or write files in the editor. Answer each
-        within seconds. They concern only files of the turn's folder that its tools may open."""
+        within seconds. They concern only files in `folder` (a resolved path) and in the turn's
+        folder that its tools may open."""
         ...
 
     @call(scope="admin")
-    async def answer_editor(self, request: str, text: str | None) -> bool:
+    async def answer_editor(self, request: str, text: str | None, is_refused: bool = False) -> bool:
         """Answer a request: with the text of a file, with '' once a file is written, or with None
-        for a failure. Returns False if the turn no longer waits."""
+        if the editor gave no usable answer. If it refused to save (`is_refused`), the change is
+        undone. Returns False if the turn no longer waits."""
         ...
 
     @call(scope="admin")

@@ -130,12 +130,13 @@ class EditorSilent(KoreError):
 
 @dataclass(eq=False, slots=True)
 class _Editor:
-    """Connection to an editor.
+    """Connection to an editor that shows files in `folder`.
 
     `is_silent` after a request has timed out: no further requests are sent. Each entry of `answers`
     belongs to an open request.
     """
 
+    folder: Path
     can_read: bool
     can_write: bool
     requests: asyncio.Queue[EditorRequest] = field(
@@ -157,13 +158,14 @@ class EditorHub:
 
     @asynccontextmanager
     async def serve(
-        self, lane: str, can_read: bool, can_write: bool
+        self, lane: str, folder: Path, can_read: bool, can_write: bool
     ) -> AsyncIterator[AsyncIterator[EditorRequest]]:
         """Yield the requests for a lane's editor while the context is open.
 
-        A later editor replaces an earlier one.
+        They concern only files in `folder`, a resolved path. A later editor replaces an earlier
+        one.
         """
-        editor = self._editors[lane] = _Editor(can_read, can_write)
+        editor = self._editors[lane] = _Editor(folder, can_read, can_write)
         try:
             yield _requests_of(editor)
         finally:
@@ -173,17 +175,17 @@ class EditorHub:
                 if not answer.done():
                     answer.set_exception(EditorSilent(t("the editor has disconnected")))
 
-    def answer(self, request: str, text: str | None) -> bool:
+    def answer(self, request: str, text: str | None, is_refused: bool = False) -> bool:
         """Answer a request; return False if it is no longer open.
 
-        `text` is None if the editor could not do it.
+        `text` is None if the editor gave no usable answer, or if it refused.
         """
         for editor in self._editors.values():
             future = editor.answers.get(request)
             if future is not None and not future.done():
-                if text is None:
+                if is_refused:
                     future.set_exception(EditorRefused(t("the editor sent no text")))
-                elif not _is_usable(text):
+                elif text is None or not _is_usable(text):
                     future.set_exception(EditorSilent(t("the editor sent no text")))
                 else:
                     future.set_result(text)
@@ -196,7 +198,7 @@ class EditorHub:
 
     async def read(self, lane: str, path: Path) -> str | None:
         editor = self._editors.get(lane)
-        if editor is None or not editor.can_read:
+        if editor is None or not editor.can_read or not path.is_relative_to(editor.folder):
             return None
         try:
             return await self._ask(editor, EditorRequest(_id(), "read", str(path)), self._read_s)
@@ -205,7 +207,9 @@ class EditorHub:
 
     async def write(self, lane: str, path: Path, text: str) -> bool:
         editor = self._editors.get(lane)
-        if editor is None or not editor.can_write or len(text.encode()) > TEXT_LIMIT_BYTES:
+        if editor is None or not editor.can_write or not path.is_relative_to(editor.folder):
+            return False
+        if len(text.encode()) > TEXT_LIMIT_BYTES:
             return False
         await self._ask(editor, EditorRequest(_id(), "write", str(path), text), self._write_s)
         return True

@@ -759,7 +759,7 @@ async def test_model_and_mode_are_set_for_a_session(real_service: Service) -> No
 @covers("serve_editor", "answer_editor")
 async def test_editor_is_asked_for_the_text_of_a_file(real_service: Service) -> None:
     assert not await real_service.answer_editor("nobody waits", "text")
-    async with real_service.serve_editor("cli:local:editor", True, True) as requests:
+    async with real_service.serve_editor("cli:local:editor", "/", True, True) as requests:
         waiting = asyncio.ensure_future(anext(requests))
         assert not await real_service.answer_editor("nobody waits", None)
         waiting.cancel()
@@ -933,7 +933,7 @@ async def test_plugin_is_inspected_installed_and_removed(
     place = a_market(tmp_path / "fair") / "greeter"
     shown = await real_service.look_at_plugin(str(place))
     assert ["skills", "hi"] in shown["rows"]
-    assert ["hooks", "Stop: echo bye"] in shown["rows"]
+    assert ["hooks", "Stop (command): echo bye"] in shown["rows"]
     (option,) = shown["options"]
     assert (option["key"], option["is_secret"], option["is_known"]) == ("KEY", True, False)
     assert await real_service.list_plugins() == []

@@ -25,10 +25,8 @@ class EditorFolder:
     editor_path: Path
     real_path: Path
 
-    def path_in_editor(self, path: str) -> str | None:
-        """Return the path in the editor; None outside of the folder."""
-        if not Path(path).is_relative_to(self.real_path):
-            return None
+    def path_in_editor(self, path: str) -> str:
+        """Return the path in the editor. Raises `ValueError` outside of the folder."""
         return str(self.editor_path / Path(path).relative_to(self.real_path))
 
 
@@ -50,7 +48,8 @@ class FileRequests:
         if not can_read and not can_write:
             yield
             return
-        serving = service.serve_editor(lane, can_read, can_write)
+        folder = str(self._folder.real_path)
+        serving = service.serve_editor(lane, folder, can_read, can_write)
         async with serving as requests, task_scope() as start:
             start(self._serve(service, session, requests))
             yield
@@ -64,25 +63,26 @@ class FileRequests:
 
     async def _answer(self, service: Service, session: str, request: EditorRequest) -> None:
         text: str | None = None
+        is_refused = False
         try:
             text = await self._ask(session, request)
         except (acp.RequestError, ValueError) as exc:
-            # The message may contain text of the file.
+            # The editor's own error is a refusal, an invalid answer is none. The message may
+            # contain text of the file.
+            is_refused = isinstance(exc, acp.RequestError)
             log.info("the editor did not %s a file: %s", request.action, type(exc).__name__)
         except OSError as exc:
             # Without a connection there is no answer.
             log.info("the editor cannot %s a file: %s", request.action, type(exc).__name__)
             return
         try:
-            await service.answer_editor(request.id, text)
+            await service.answer_editor(request.id, text, is_refused)
         except KoreError as exc:
             # After its deadline the turn stops waiting and uses the file on disk.
             log.info("an editor's answer was rejected: %s", exc)
 
-    async def _ask(self, session: str, request: EditorRequest) -> str | None:
+    async def _ask(self, session: str, request: EditorRequest) -> str:
         path = self._folder.path_in_editor(request.path)
-        if path is None:
-            return None
         if request.action == "write":
             await self._client.write_text_file(session_id=session, path=path, content=request.text)
             return ""

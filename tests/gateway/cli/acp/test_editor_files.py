@@ -314,3 +314,24 @@ async def test_undo_skips_a_refused_change(setup: EditorSetup) -> None:
         assert file.read_text() == "total = 2\n"
         await setup.ask(connection, session, words("/undo"))
         assert file.read_text() == "total = 1\n"
+
+
+async def test_file_outside_the_folder_of_the_editor_is_changed_without_asking_it(
+    setup: EditorSetup,
+) -> None:
+    (setup.project / ".git").mkdir()
+    setup.set_config(security={"trusted_folders": [str(setup.project)]})
+    app = setup.project / "app"
+    app.mkdir()
+    (app / "b.py").write_text("more = 1\n")
+    replies = [edit("1", "2", "../a.py"), edit("1", "2", "b.py"), write("new\n", "../new.txt")]
+    async with setup.open(capabilities=OFFER) as (editor, connection, _):
+        session = await session_of(setup, connection, app)
+        await connection.set_session_mode(session_id=session, mode_id="auto")
+        setup.model.script(*replies, "Done.")
+        await setup.ask(connection, session, words("change them"))
+        writes = [path for action, path in editor.file_requests if action == "write"]
+        assert writes == [str(app / "b.py")]
+        assert "refused to save" not in str(setup.model.requests[-1].body["messages"])
+        assert (setup.project / "a.py").read_text() == "total = 2\n"
+        assert (setup.project / "new.txt").read_text() == "new\n"

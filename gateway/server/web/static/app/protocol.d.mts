@@ -1,4 +1,4 @@
-// Made by `make schema` from the table of calls (protocol 36); not for changing by hand.
+// Made by `make schema` from the table of calls (protocol 37); not for changing by hand.
 
 export class CallError extends Error {
   code: string
@@ -260,8 +260,8 @@ export interface Calls {
   keep_api_answer: { arguments: { answer: ApiAnswer }; result: boolean }
   // Return a token's answer and its conversation; None if it does not exist or has expired.
   find_api_answer: { arguments: { token: string; answer_id: string }; result: ApiAnswer | null }
-  // Answer a request: with the text of a file, with '' once a file is written, or with None for a failure. Returns False if the turn no longer waits.
-  answer_editor: { arguments: { request: string; text: string | null }; result: boolean }
+  // Answer a request: with the text of a file, with '' once a file is written, or with None if the editor gave no usable answer. If it refused to save (`is_refused`), the change is undone. Returns False if the turn no longer waits.
+  answer_editor: { arguments: { request: string; text: string | null; is_refused?: boolean }; result: boolean }
   // List the folders that the file calls accept as `place`: the workspace, trusted folders and folders of chats.
   list_places: { arguments: {}; result: string[] }
   // List the contents of a folder, folders first: `name`, `is_folder`, `size` (bytes), `changed_at` (Unix time).
@@ -353,8 +353,8 @@ export interface Streams {
   follow_sessions: { arguments: { sessions?: string[]; kinds?: string[]; level?: "debug" | "info" | "warning" }; item: SessionNews }
   // Call a model without Kore's agent: its events (`text_delta`, `thinking_delta`, `tool_call_delta`, `retry`, `notice`), then `reply` with `message`, `usage` and `finish_reason`. The cost counts towards the limits.
   call_model: { arguments: { call: ModelCall }; item: { [key: string]: any } }
-  // Follow the requests of a lane's turns to read or write files in the editor. Answer each within seconds. They concern only files of the turn's folder that its tools may open.
-  serve_editor: { arguments: { lane: string; can_read: boolean; can_write: boolean }; item: EditorRequest }
+  // Follow the requests of a lane's turns to read or write files in the editor. Answer each within seconds. They concern only files in `folder` (a resolved path) and in the turn's folder that its tools may open.
+  serve_editor: { arguments: { lane: string; folder: string; can_read: boolean; can_write: boolean }; item: EditorRequest }
   // Give a lane's turns MCP servers that are not in the configuration, while the stream is open. Once all servers have listed their tools (or after 10 seconds), the stream delivers an error message for each failed server.
   attach_servers: { arguments: { lane: string; servers: SessionServer[] }; item: string[] }
   // Follow a terminal: its latest output (`screen`, with `columns` and `rows`), then each `output`, and at the end the `exit_code`. A client that is too slow gets another `screen`. The program waits while no client reads its output.
