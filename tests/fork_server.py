@@ -182,7 +182,8 @@ def start(
 ) -> ForkedProcess:
     """Start `kore` with these words and with `env` as its entire environment.
 
-    With "python" as the first word, Python itself is started, with `-c CODE` or `-m MODULE`.
+    Kore does not look for model servers that happen to run on this machine. With "python" as the
+    first word, Python itself is started, with `-c CODE` or `-m MODULE`.
     """
     odd = unsettled(env)
     assert not odd, f"{odd} cannot be set for a process that is forked: start Python itself"
@@ -198,7 +199,7 @@ def start(
         return _server().start(
             list(map(str, words)),
             cwd=cwd,
-            env=env,
+            env={"KORE_AGENT_FIND_LOCAL_MODELS": "false", **env},
             files=(files[0], files[1], files[2]),
             new_session=new_session,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 from contextlib import suppress
 from typing import Any
@@ -11,10 +12,15 @@ from agent.errors import ConfigError
 from agent.providers.vendors import VENDORS
 from agent.proxies.outbound import open_session, proxy_for
 from agent.records import frozen
+from agent.security.local_services import listener_owners
+
+log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 0.5
 _TOTAL_TIMEOUT_S = 5.0
 _LIMIT_BYTES = 1 << 20
+# The accounts of people follow. Ollama's installer makes a system account for its server.
+_LAST_SYSTEM_UID = 999
 # Programs for local models, with their usual ports.
 USUAL = tuple(
     (vendor.name, urlsplit(vendor.api_base).port or 0)
@@ -40,7 +46,10 @@ class LocalServer:
 async def discover_local_servers(
     usual: tuple[tuple[str, int], ...] = USUAL, host: str = "127.0.0.1"
 ) -> list[LocalServer]:
-    """Return the servers that answer on their usual ports; all are asked at once."""
+    """Return the servers that answer on their usual ports; all are asked at once.
+
+    On Linux, a server of another person's account is left out, and the log names it.
+    """
     requests = (
         _ollama(host, port) if name == "ollama" else _openai(host, port) for name, port in usual
     )
@@ -48,13 +57,34 @@ async def discover_local_servers(
     return [
         LocalServer(name, port, tuple(models))
         for (name, port), models in zip(usual, answers, strict=True)
-        if models is not None
+        if models is not None and _is_trusted(name, port)
     ]
 
 
-async def local_models() -> list[str]:
+def _is_trusted(name: str, port: int) -> bool:
+    """Return whether only this user, root and system accounts listen on a port.
+
+    Call it after the port has answered: a program that has stopped listening is not trusted.
+    Without a list of sockets (macOS, Windows), every listener is trusted.
+    """
+    owners = listener_owners(port)
+    if owners is None:
+        return True
+    others = {uid for uid in owners if uid > _LAST_SYSTEM_UID and uid != os.geteuid()}
+    if owners and not others:
+        return True
+    log.warning(
+        "The model server on port %d is not used: %s. To use it, set agent.model to %s/MODEL",
+        port,
+        f"it belongs to another user (uid {min(others)})" if others else "its owner is unknown",
+        name,
+    )
+    return False
+
+
+async def local_models(usual: tuple[tuple[str, int], ...] = USUAL) -> list[str]:
     """Return the models of all servers that answer on their usual ports, as `vendor/model`."""
-    return [name for server in await discover_local_servers() for name in server.names]
+    return [name for server in await discover_local_servers(usual) for name in server.names]
 
 
 async def models_at(api_base: str, key: str, *, is_ollama: bool = False) -> list[str]:

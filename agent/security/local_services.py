@@ -322,13 +322,29 @@ def _own_sockets() -> Iterator[str]:
                 yield target.removeprefix("socket:[").removesuffix("]")
 
 
+def listener_owners(port: int) -> set[int] | None:
+    """Return the user ids of the TCP sockets that listen on a port, at any address.
+
+    None if the system does not list its sockets in /proc.
+    """
+    if not os.access("/proc/self/net/tcp", os.R_OK):
+        return None
+    return {int(row[7]) for row in _listening_rows() if int(row[1].rpartition(":")[2], 16) == port}
+
+
 def _listening_sockets() -> Iterator[tuple[str, int, str]]:
     """Yield host, port and inode of each TCP socket that listens; '' for a host that is not
     loopback."""
+    for row in _listening_rows():
+        address, _, port = row[1].rpartition(":")
+        yield _HOST_BY_ADDRESS.get(address, ""), int(port, 16), row[9]
+
+
+def _listening_rows() -> Iterator[list[str]]:
+    """Yield the columns of each TCP socket that listens, as in /proc/net/tcp."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError), open(f"/proc/self/net/{table}") as file:
             for line in list(file)[1:]:
-                words = line.split()
-                if words[3] == _LISTENING:
-                    address, _, port = words[1].rpartition(":")
-                    yield _HOST_BY_ADDRESS.get(address, ""), int(port, 16), words[9]
+                columns = line.split()
+                if columns[3] == _LISTENING:
+                    yield columns

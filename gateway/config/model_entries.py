@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from agent.i18n import t
+from agent.providers import local_discovery
 from agent.providers.registry import ModelConfig, default_model, resolve_model
 from gateway.config.origin import Loc, dotted
 from gateway.config.python_plugins import register_providers
@@ -33,6 +34,15 @@ def chosen_model(settings: Settings, environ: Mapping[str, str], local: Sequence
     if name != "default" or name in names:
         return name
     return default_model(environ, local)
+
+
+async def local_models(
+    settings: Settings, usual: tuple[tuple[str, int], ...] = local_discovery.USUAL
+) -> list[str]:
+    """Return the models of servers on this machine, unless the settings forbid to look for them."""
+    if not settings.agent.find_local_models:
+        return []
+    return await local_discovery.local_models(usual)
 
 
 def profile_models(settings: Settings) -> dict[str, str]:

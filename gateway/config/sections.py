@@ -118,6 +118,14 @@ class AgentSection(Section):
             reload="at_once",
         ),
     ] = None
+    find_local_models: Annotated[
+        bool,
+        Setting(
+            "look for model servers on this machine, and use one if no other model is known",
+            see="models.md#which-model-is-used",
+            reload="at_once",
+        ),
+    ] = True
     language: Annotated[
         Language,
         Setting(

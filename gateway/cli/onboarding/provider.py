@@ -47,11 +47,21 @@ class ProviderSetup:
 
 
 def ask_provider(
-    dialogue: Dialogue, environ: Mapping[str, str], current: str | None
+    dialogue: Dialogue,
+    environ: Mapping[str, str],
+    current: str | None,
+    *,
+    find_local: bool = True,
 ) -> ProviderSetup | None:
-    """Ask for the model; return None to keep `current`, the configured model."""
-    dialogue.say(t("Looking for model servers on this machine …"))
-    choices = list_choices(asyncio.run(discover_local_servers()), environ)
+    """Ask for the model; return None to keep `current`, the configured model.
+
+    With `find_local`, the servers on this machine are offered.
+    """
+    servers: list[LocalServer] = []
+    if find_local:
+        dialogue.say(t("Looking for model servers on this machine …"))
+        servers = asyncio.run(discover_local_servers())
+    choices = list_choices(servers, environ)
     keep_option = [t("keep {model}", model=current)] if current else []
     number = dialogue.choose(
         t("Which model provider?"), [*keep_option, *(c.label for c in choices)]

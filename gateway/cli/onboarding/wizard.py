@@ -143,7 +143,12 @@ def _model(dialogue: Dialogue, plan: SetupPlan, context: SetupContext) -> None:
     for key in (("agent", "model"), ("model_list",)):
         plan.config.pop(key, None)
     plan.secrets.clear()
-    choice = ask_provider(dialogue, os.environ, current)
+    choice = ask_provider(
+        dialogue,
+        os.environ,
+        current,
+        find_local=context.settings.agent.find_local_models,
+    )
     if choice is not None:
         plan.secrets.update(choice.secrets)
         if choice.entry is not None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from agent.errors import ConfigError, KoreError
 from agent.i18n import t
-from agent.providers.local_discovery import local_models
 from agent.providers.registry import OFFLINE, resolve_model
 from agent.text.display_width import wrap_paragraphs
 from gateway.channels.spec import ChannelSpec
@@ -21,7 +20,7 @@ from gateway.cli.output import clean as printable
 from gateway.cli.output import print_json
 from gateway.cli.settings import settings_of
 from gateway.config import Settings
-from gateway.config.model_entries import chosen_model, model_list
+from gateway.config.model_entries import chosen_model, local_models, model_list
 from gateway.control.client import ControlClient
 from gateway.ops.credential_checks import check_model_key
 from gateway.ops.doctor import checks, configuration, storage
@@ -97,7 +96,7 @@ async def _checks(args: argparse.Namespace) -> list[Check]:
         return [*first, *failures, checks.check_packages(), checks.check_clock(home)]
     files = ", ".join(map(str, settings.files)) or t("no file; using the defaults")
     results = [*first, Check("config", "ok", files), *configuration.check_imports(settings)]
-    results += _local(settings, home, await local_models())
+    results += _local(settings, home, await local_models(settings))
     skew_s = None
     if args.live:
         results.append(await _ask_model(settings))

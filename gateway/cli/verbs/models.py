@@ -9,12 +9,11 @@ from dataclasses import asdict
 
 from agent.errors import ConfigError
 from agent.i18n import mark_for_translation, t
-from agent.providers.local_discovery import local_models
 from agent.providers.registry import ModelConfig, resolve_model
 from gateway.cli.output import clean, print_json, print_table
 from gateway.cli.settings import settings_of
 from gateway.config import Settings
-from gateway.config.model_entries import chosen_model, model_list, profile_models
+from gateway.config.model_entries import chosen_model, local_models, model_list, profile_models
 from gateway.ops.model_catalog import ModelListing, offers, used_for
 from gateway.ops.model_probe import ProbeResult, probe_model
 
@@ -32,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _list(args: argparse.Namespace) -> int:
-    listings = offers(settings_of(args), os.environ, await local_models())
+    settings = settings_of(args)
+    listings = offers(settings, os.environ, await local_models(settings))
     if args.json:
         print_json([asdict(listing) for listing in listings])
         return 0
@@ -77,7 +77,7 @@ async def _test(args: argparse.Namespace) -> int:
 
 
 async def _models_to_test(settings: Settings, name: str | None) -> list[str]:
-    return [name] if name else list(used_for(settings, os.environ, await local_models()))
+    return [name] if name else list(used_for(settings, os.environ, await local_models(settings)))
 
 
 def _config(settings: Settings, name: str) -> ModelConfig:

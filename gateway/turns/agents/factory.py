@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from agent.agent import Agent
 from agent.errors import ConfigError
 from agent.i18n import t
-from agent.providers.local_discovery import local_models
 from agent.providers.pool import ModelPool
 from agent.providers.registry import OFFLINE
 from agent.security.sandbox.base import Sandbox, ShowsFolders
@@ -18,7 +17,13 @@ from agent.turn.hook_events import DEFINITIONS, HookEventName
 from agent.turn.hooks import Hooks
 from gateway.config import Settings
 from gateway.config.installed_plugins import InstalledPlugins
-from gateway.config.model_entries import chosen_model, fallbacks, model_list, profile_models
+from gateway.config.model_entries import (
+    chosen_model,
+    fallbacks,
+    local_models,
+    model_list,
+    profile_models,
+)
 from gateway.config.python_plugins import python_tools
 from gateway.config.sections import HookCommand, HookPrompt, HookSource
 from gateway.runtime.paths import DataDir
@@ -140,7 +145,9 @@ def creative_tools(settings: Settings, tools: ToolSettings) -> "list[Tool]":
 async def _default_model(settings: Settings) -> str:
     """Return the configured model, a vendor with a key, a local model or `OFFLINE`."""
     model = chosen_model(settings, os.environ)
-    return chosen_model(settings, os.environ, await local_models()) if model == OFFLINE else model
+    if model != OFFLINE:
+        return model
+    return chosen_model(settings, os.environ, await local_models(settings))
 
 
 def hook_sources(settings: Settings, plugins: InstalledPlugins) -> list[HookSource]:
