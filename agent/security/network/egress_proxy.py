@@ -1,11 +1,14 @@
 """Kore's proxy to named hosts and local services, the only way out of a sandbox."""
 
 import asyncio
+import errno
+import logging
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import Any
 
 from agent.security.local_services import LocalService
 from agent.security.network.proxy_connection import (
@@ -22,8 +25,13 @@ from agent.security.network.target_listener import TargetListener
 from agent.security.network.targets import placeholder_addresses
 from agent.security.sandbox.netns_listener import PROXY, SUPERVISOR, TARGETS
 
+log = logging.getLogger(__name__)
+
 TOKEN_BYTES = 32
 BACKLOG = 128
+# Errors of `accept` that end when other connections do (accept(2)).
+_LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_LACK_INTERVAL_S = 1.0
 # Maximum number of descriptors that the kernel passes at once.
 _MAX_LISTENERS = 253
 # These names mean the command's own network, unless a person has granted a service of the host.
@@ -154,7 +162,7 @@ class EgressProxy:
         bounds = self.session.grant.limits
         async with asyncio.TaskGroup() as group:
             for _ in range(bounds.max_connections):
-                accepted, peer = await self._loop.sock_accept(listener)
+                accepted, peer = await self._next_connection(listener)
                 destination: LocalService | ProxyRequest | None
                 if isinstance(purpose, TargetListener):
                     destination = purpose.take(peer[1])
@@ -173,6 +181,17 @@ class EgressProxy:
             # The kernel refuses new connections from now on.
             self._sockets.remove(listener)
             listener.close()
+
+    async def _next_connection(self, listener: socket.socket) -> tuple[socket.socket, Any]:
+        """Accept a connection, as soon as the machine has a descriptor for it."""
+        while True:
+            try:
+                return await self._loop.sock_accept(listener)
+            except OSError as exc:
+                if exc.errno not in _LACKS:
+                    raise
+                log.warning("a connection of a command waits: %s", exc)
+            await asyncio.sleep(_LACK_INTERVAL_S)
 
     def _release(self, accepted: socket.socket, _: object) -> None:
         accepted.close()  # otherwise leaked by a task that was cancelled before it began

@@ -1,6 +1,9 @@
 """Kore's egress proxy over real sockets: allowed and rejected requests."""
 
 import asyncio
+import os
+import resource
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -248,6 +251,20 @@ async def test_connection_beyond_the_limit_is_reset_and_logged_once(
         # The proxy notices the end of the first connection a little later.
         while "hello" not in await stream.ask(GET + "\r\n"):
             continue
+
+
+async def test_proxy_survives_a_lack_of_file_descriptors(caplog: pytest.LogCaptureFixture) -> None:
+    async with way() as stream:
+        stream.site.page("/a", "hello")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.create_connection(("127.0.0.1", stream.at)):
+            os.close(first_free := os.dup(0))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, limits[1]))
+            try:
+                await until(lambda: "Too many open files" in caplog.text)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert "hello" in await stream.ask(GET + "\r\n")
 
 
 async def test_host_is_not_reached_if_the_record_fails() -> None:
