@@ -17,8 +17,8 @@ from agent.security.files.safe_open import open_regular
 from agent.security.taint.file_marks import OpenFileMark, mark_level
 from agent.security.taint.origin import TrustedOrigins, is_in
 from agent.security.taint.worktree_record import WorktreeRecord
-from agent.skills.commands import CommandFolder, CustomCommands
-from agent.skills.definition import FILE, Skill, read_skill
+from agent.skills.commands import BUILT_IN, CommandFolder, CustomCommands
+from agent.skills.definition import FILE, Skill, fold_name, read_skill
 from agent.text import frontmatter, ranking
 
 log = logging.getLogger(__name__)
@@ -137,10 +137,10 @@ class SkillCatalog:
     def load(self, root: Path | None = None) -> dict[str, Skill]:
         """Return skills by name; `root` is the folder of the conversation. Touches the disk.
 
-        The name of a plugin's skill is PLUGIN:NAME if another skill has the same name.
+        The name of a plugin's skill is PLUGIN:NAME if another skill or a built-in command has the
+        same name. Names are equal as for `find_skill`.
         """
-        own: dict[str, Skill] = {}
-        of_plugins: dict[str, Skill] = {}
+        by_place: dict[tuple[str, str], Skill] = {}
         cache: dict[Path, _SkillFile] = {}
         # Each turn calls this, mostly for missing folders, with one system call per folder.
         for name, folder in self._folders_of(root):
@@ -156,16 +156,18 @@ class SkillCatalog:
                     continue
                 if folder.plugin:
                     skill = replace(skill, plugin=folder.plugin)
-                by_name = of_plugins if folder.plugin else own
-                by_name.pop(skill.title, None)
-                by_name[skill.title] = skill
+                place = (skill.plugin, fold_name(skill.name))
+                by_place.pop(place, None)
+                by_place[place] = skill
         # The cache is replaced, not changed, because loads may overlap in threads.
         self._cache = {**self._cache, **cache} if len(self._cache) < _MAX_FOLDERS else cache
-        names = Counter(skill.name for skill in (*own.values(), *of_plugins.values()))
+        names = Counter((*(name for _, name in by_place), *BUILT_IN))
         plugin_skills = {
-            skill.title if names[skill.name] > 1 else skill.name: skill
-            for skill in of_plugins.values()
+            skill.title if names[name] > 1 else skill.name: skill
+            for (plugin, name), skill in by_place.items()
+            if plugin
         }
+        own = {skill.name: skill for (plugin, _), skill in by_place.items() if not plugin}
         return {**plugin_skills, **own}
 
     def commands(self, root: Path) -> CustomCommands:

@@ -24,7 +24,7 @@ _CALL = re.compile(r"/([^\s/@]+)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
 @frozen
 class BuiltInCommand:
-    """Command whose text is the prompt of this name."""
+    """Command whose text is the prompt of this name, unless a trusted command has its name."""
 
     name: str
     summary: str
@@ -132,7 +132,8 @@ class CustomCommands:
     """Collection of all custom commands, read again for each call because files may be edited.
 
     A person's own commands take precedence over project commands of the same name; `project:NAME`
-    and `user:NAME` select one explicitly. Skills that people may invoke come last.
+    and `user:NAME` select one explicitly. Skills that people may invoke come last, but before
+    commands that are not trusted. Trusted ones take precedence over built-in commands.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class CustomCommands:
         self._skills = skills
 
     def all(self) -> list[CustomCommand]:
+        """Return the commands that their names invoke."""
         by_name: dict[str, CustomCommand] = {}
         for source in self._folders:
             for name, path in _files(source):
@@ -150,19 +152,32 @@ class CustomCommands:
         for skill_name, skill in self._skills().items():
             if skill.is_for_people:
                 name = skill_name.replace(" ", "-")
-                by_name.setdefault(name, _of_skill(name, skill))
-        return list(by_name.values())
+                command = _of_skill(name, skill)
+                by_name[name] = _preferred(by_name.get(name), command)
+        return [
+            command
+            for name, command in by_name.items()
+            if command.is_trusted or fold_name(name) not in BUILT_IN
+        ]
+
+    def menu(self) -> list[BuiltInCommand | CustomCommand]:
+        """Return all commands, first the built-in ones that no other replaces."""
+        custom = self.all()
+        names = {fold_name(command.name) for command in custom}
+        return [*(each for name, each in BUILT_IN.items() if name not in names), *custom]
 
     def find(self, name: str) -> CustomCommand | None:
         """Return the command or skill of this name."""
-        if (command := self._find_file(name)) is not None:
+        command = self._find_file(name)
+        if command is not None and command.is_trusted:
             return command
         skills = self._skills()
         skill = find_skill(skills, name)
         if skill is None or not skill.is_for_people:
-            return None
+            return command
         # Hooks match the skill's own name, however the person spelled it.
-        return _of_skill(next(key for key, other in skills.items() if other is skill), skill)
+        own_name = next(key for key, other in skills.items() if other is skill)
+        return _preferred(command, _of_skill(own_name, skill))
 
     def invocation_in(self, text: str) -> Invocation | None:
         """Return the invocation in a message, or None if it invokes no command of people."""
@@ -170,9 +185,10 @@ class CustomCommands:
         if match is None:
             return None
         name, arguments = match[1], (match[2] or "").strip()
-        if (built_in := BUILT_IN.get(name)) is not None:
-            return Invocation(built_in, arguments)
         command = self.find(name) or self.find(name.replace("_", "-").lower())
+        built_in = BUILT_IN.get(fold_name(name))
+        if built_in is not None and (command is None or not command.is_trusted):
+            return Invocation(built_in, arguments)
         return None if command is None else Invocation(command, arguments)
 
     def equal_names(self, text: str) -> Sequence[str]:
@@ -198,6 +214,11 @@ class CustomCommands:
                 if title == command and (custom := _read(title, path, source)) is not None:
                     return custom
         return None
+
+
+def _preferred(file: CustomCommand | None, skill: CustomCommand) -> CustomCommand:
+    """Return the command of a file rather than a skill, unless only the skill is trusted."""
+    return skill if file is None or (skill.is_trusted and not file.is_trusted) else file
 
 
 def _of_skill(name: str, skill: Skill) -> CustomCommand:

@@ -14,7 +14,6 @@ from agent.i18n import current_locale, t
 from agent.security.files.paths import INBOX_FOLDER
 from agent.security.policy.base import PermissionMode, tightest
 from agent.serialization import safe_text
-from agent.skills.commands import BUILT_IN
 from gateway.access.control import folder_name
 from gateway.calls.context import ServiceContext
 from gateway.calls.sessions import bind_session, create_session, mode_choice_of
@@ -164,12 +163,11 @@ async def list_commands(
     if ctx.agent.skills is None:
         return commands
     root = ctx.agent.workspace.folder if folder is None else Path(folder)
-    prompts = await asyncio.to_thread(ctx.agent.skills.commands(root).all)
-    commands += [{"name": name, "summary": t(each.summary)} for name, each in BUILT_IN.items()]
+    prompts = await asyncio.to_thread(ctx.agent.skills.commands(root).menu)
     return commands + [
-        {"name": prompt.name, "summary": prompt.summary[:_MAX_SUMMARY_CHARS]}
+        {"name": prompt.name, "summary": t(prompt.summary)[:_MAX_SUMMARY_CHARS]}
         for prompt in prompts
-        if find_command(prompt.name) is None and prompt.name not in BUILT_IN
+        if find_command(prompt.name) is None
     ]
 
 

@@ -16,6 +16,7 @@ from agent.i18n import t
 from agent.records import frozen
 from agent.security.files.private_folder import make_private_folder
 from agent.skills.catalog import SkillCatalog, SkillPaths, skill_names
+from agent.skills.definition import fold_name
 from gateway.config.atomic_write import drop_secrets, file_lock, keep_secrets
 from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins, secret_name
 from gateway.plugins.copying import copy_plugin
@@ -296,14 +297,18 @@ class PluginInstaller:
             )
         ).load()
         names = [name for place in manifest.skills for name in skill_names(copy / place)]
-        for name, count in Counter(names).items():
+        last = {fold_name(name): name for name in names}
+        for folded, count in Counter(map(fold_name, names)).items():
+            name = last[folded]
             title = f"/{manifest.name}:{name}"
             if count > 1:
                 yield t("{name}: more than once in this plugin; the last one is used", name=name)
-            if name in others and others[name].is_own:
-                yield t("{name}: yours is used, this one is {title}", name=name, title=title)
             for other in others.values():
-                if other.plugin and other.name == name:
+                if fold_name(other.name) != folded:
+                    continue
+                if other.is_own:
+                    yield t("{name}: yours is used, this one is {title}", name=name, title=title)
+                else:
                     yield t(
                         "{name}: also in {plugin}; call them {title} and {other}",
                         name=name,

@@ -12,6 +12,7 @@ import pytest
 
 from agent.providers.vendors import ALIASES, VENDORS
 from agent.settings import ToolSettings
+from agent.skills.commands import BUILT_IN
 from agent.tools.built_in import default_tools
 from gateway.cli.console.chat.local_commands import CONSOLE_COMMANDS
 from gateway.cli.verb_table import VERBS, Verb
@@ -204,7 +205,8 @@ def test_page_lists_the_commands_that_run_at_once() -> None:
 
 def test_every_chat_command_is_documented() -> None:
     described = {name for row in rows(page("chat-commands")) for name in code_spans(row[0])}
-    assert described == {f"/{name}" for name in COMMANDS} | {name for name, _ in CONSOLE_COMMANDS}
+    names = {f"/{name}" for name in (*COMMANDS, *BUILT_IN)}
+    assert described == names | {name for name, _ in CONSOLE_COMMANDS}
 
 
 def test_every_tool_is_documented_with_its_arguments_and_effect() -> None:

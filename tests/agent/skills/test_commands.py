@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from agent.security.taint.file_marks import mark_tainted
-from agent.skills.commands import CommandFolder, CustomCommand, CustomCommands
+from agent.skills.commands import (
+    BUILT_IN,
+    CommandFolder,
+    CustomCommand,
+    CustomCommands,
+    Invocation,
+)
 from agent.skills.definition import Skill
 
 
@@ -55,6 +61,47 @@ def test_personal_command_precedes_a_project_command_of_the_same_name(tmp_path: 
         ("mine", True),
         None,
     ]
+
+
+@pytest.mark.parametrize("name", ["review", "Review"])
+def test_own_command_replaces_a_built_in_one(tmp_path: Path, name: str) -> None:
+    mine = shelf(tmp_path, "mine", project=False, trusted=True)
+    (mine.folder / f"{name}.md").write_text("Look at it.")
+    customs = CustomCommands([mine])
+    invocation = customs.invocation_in(f"/{name} now")
+    assert invocation is not None
+    assert invocation.command == customs.find(name)
+    assert invocation.arguments == "now"
+    assert [command.name for command in customs.menu()] == ["init", name]
+
+
+def test_own_skill_replaces_a_built_in_command_and_that_of_an_untrusted_folder(
+    tmp_path: Path,
+) -> None:
+    theirs = shelf(tmp_path, "theirs", project=True, trusted=False)
+    for name in ("review", "init"):
+        (theirs.folder / f"{name}.md").write_text("theirs")
+    skill = Skill("Init", "Begins.", "mine", tmp_path)
+    customs = CustomCommands([theirs], lambda: {"Init": skill})
+    assert customs.invocation_in("/review") == Invocation(BUILT_IN["review"])
+    invocation = customs.invocation_in("/init")
+    assert invocation is not None
+    assert invocation.skill == skill
+    assert [command.name for command in customs.menu()] == ["review", "Init"]
+    explicit = customs.invocation_in("/project:review")
+    assert explicit is not None
+    assert not explicit.is_trusted
+
+
+def test_own_skill_precedes_a_command_of_an_untrusted_folder(tmp_path: Path) -> None:
+    theirs = shelf(tmp_path, "theirs", project=True, trusted=False)
+    (theirs.folder / "fix.md").write_text("theirs")
+    skill = Skill("fix", "Mends.", "mine", tmp_path)
+    customs = CustomCommands([theirs], lambda: {"fix": skill})
+    assert [command.skill for command in customs.all()] == [skill]
+    found = customs.find("fix")
+    assert found is not None
+    assert found.skill == skill
 
 
 def test_summary_separates_description_and_argument_hint(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from agent.security.taint.command_marks import TaintingCommand
 from agent.security.taint.file_marks import mark_tainted
 from agent.skills.authoring import find_skill_request, writing_request
 from agent.skills.catalog import SkillCatalog, SkillPaths
+from agent.skills.commands import BUILT_IN, Invocation
 from agent.skills.definition import files_of, find_skill, read_skill
 from agent.skills.substitution import fill_in, skill_text
 from agent.types import Message, Result, Text
@@ -252,6 +253,35 @@ def test_equal_names_of_plugins_are_all_listed(tmp_path: Path) -> None:
     assert invocation is not None
     assert invocation.text().startswith("Skill second:commit, in the folder /")
     assert not invocation.is_trusted
+
+
+def test_names_of_skills_are_equal_without_case_and_kind_of_dash(tmp_path: Path) -> None:
+    first = plugin_skills(tmp_path, "first", "release_notes", "tidy up")
+    second = plugin_skills(tmp_path, "second", "release-notes")
+    write(tmp_path / "own" / "skills", "Tidy_Up", "---\nname: Tidy_Up\ndescription: d\n---\nOld")
+    near = tmp_path / "workspace" / "skills"
+    write(near, "tidy-up", "---\nname: tidy-up\ndescription: d\n---\nNew")
+    skills = with_plugins(tmp_path, first, second)
+    titles = ["first:release_notes", "second:release-notes"]
+    assert sorted(skills.load()) == ["first:release_notes", "first:tidy up", titles[1], "tidy-up"]
+    commands = skills.commands(tmp_path)
+    for typed in ("/release_notes", "/release-notes", "/Release-Notes"):
+        assert commands.invocation_in(typed) is None
+        assert sorted(commands.equal_names(typed)) == titles
+    for typed in ("/Tidy_Up", "/tidy_up"):
+        invocation = commands.invocation_in(typed)
+        assert invocation is not None
+        assert invocation.skill is not None
+        assert invocation.skill.body == "New"
+
+
+def test_plugin_skill_does_not_replace_a_built_in_command(tmp_path: Path) -> None:
+    skills = with_plugins(tmp_path, plugin_skills(tmp_path, "theirs", "Review"))
+    assert set(skills.load()) == {"theirs:Review"}
+    commands = skills.commands(tmp_path)
+    assert [command.name for command in commands.menu()] == ["review", "init", "theirs:Review"]
+    for typed in ("/review", "/Review"):
+        assert commands.invocation_in(typed) == Invocation(BUILT_IN["review"])
 
 
 def test_listing_puts_own_skills_before_those_of_plugins(tmp_path: Path) -> None:

@@ -342,6 +342,30 @@ def test_installation_names_skills_with_equal_names(tmp_path: Path) -> None:
     assert "hi: also in first; call them /second:hi and /first:hi" in rows["equal skill names"]
 
 
+def test_installation_names_skills_whose_names_differ_in_case_or_dashes(tmp_path: Path) -> None:
+    def notes(folder: str, *names: str) -> Path:
+        place = plugin(tmp_path / folder, folder)
+        for name in names:
+            (place / "skills" / name).mkdir()
+            text = SKILL.replace("name: hi", f"name: {name}")
+            (place / "skills" / name / "SKILL.md").write_text(text)
+        return place
+
+    installed(tmp_path, notes("first", "release_notes"))
+    own = tmp_path / "kore" / "skills" / "HI"
+    own.mkdir(parents=True)
+    (own / "SKILL.md").write_text(SKILL.replace("name: hi", "name: HI"))
+    installer = PluginInstaller(tmp_path / "kore" / "plugins")
+    place = notes("second", "Release-Notes", "release-notes")
+    with installer.fetched(folder_source(place)) as review:
+        remarks = set(review.equal_names)
+    assert remarks >= {
+        "hi: yours is used, this one is /second:hi",
+        "release-notes: more than once in this plugin; the last one is used",
+        "release-notes: also in first; call them /second:release-notes and /first:release_notes",
+    }
+
+
 def test_manifest_names_single_files(tmp_path: Path) -> None:
     files = {"commands": ["./commands/fix.md"], "agents": ["./agents/critic.md"]}
     place = plugin(tmp_path, **files)

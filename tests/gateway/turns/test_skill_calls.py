@@ -224,6 +224,20 @@ async def test_chat_invokes_a_prompt(tmp_path: Path, typed: str, text: str) -> N
     assert model.requests[0].messages[-1].text == typed
 
 
+async def test_own_skill_replaces_a_built_in_command(tmp_path: Path) -> None:
+    model = ScriptedProvider(["done"])
+    async with running(tmp_path, model, owner="chat:7") as parts:
+        write(add_skills(parts, tmp_path), "review", PLAIN)
+        listed = await parts.service.list_commands()
+        message = chat_message("/review v1")
+        await parts.bus.submit(message)
+        await parts.until_answered(message)
+    assert "Tag v1 now." in context_of(model)
+    summaries = [each["summary"] for each in listed if each["name"] == "review"]
+    assert summaries == ["Makes a release."]
+    assert "init" in {each["name"] for each in listed}
+
+
 async def test_terminal_invokes_a_prompt_whatever_tools_it_allows(tmp_path: Path) -> None:
     model = ScriptedProvider(["done"])
     async with running(tmp_path, model) as parts:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agent.errors import KoreError
 from agent.i18n import mark_for_translation, plural, t
-from agent.skills.commands import BUILT_IN
+from agent.skills.commands import BUILT_IN, BuiltInCommand
 from agent.text.similar_names import similar_names
 from agent.text.visible import escape_invisible, escape_line
 from gateway.cli.console.chat.place import ReadLine
@@ -45,7 +45,6 @@ CONSOLE_COMMANDS = (
         mark_for_translation("expand the last result, then earlier ones (also Ctrl-O)"),
     ),
     ("/paste", mark_for_translation("insert the clipboard: a picture, or text")),
-    *((f"/{name}", command.summary) for name, command in BUILT_IN.items()),
     ("/exit", mark_for_translation("exit; the session is kept")),
 )
 FILE = ("@path", mark_for_translation("attach a file, folder or picture to the message"))
@@ -64,7 +63,7 @@ CHAT_COMMANDS = tuple(
     for name, command in COMMANDS.items()
     if command.group is not None and f"/{name}" not in _OWN
 )
-CONSOLE_WORDS = frozenset({"/quit", "/help", *(name for name, _ in CONSOLE_COMMANDS)})
+CONSOLE_WORDS = frozenset({"/quit", "/help", *_OWN, *(f"/{name}" for name in BUILT_IN)})
 KEYS_HELP = (
     ("Enter", mark_for_translation("send")),
     ("Shift-Enter, Alt-Enter, Ctrl-J", mark_for_translation("new line")),
@@ -107,13 +106,14 @@ def help_table(place: "ConsoleWorkdir | None" = None) -> Table:
         for group, commands in groupby(COMMANDS.values(), lambda item: item.group)
         if group is not None
     ]
-    groups.append((_TERMINAL, (*CONSOLE_COMMANDS, FILE, BY_HAND)))
-    if place and (
-        own := [
-            (f"/{custom_command.name}", custom_command.summary)
-            for custom_command in place.custom_commands.all()
-        ]
-    ):
+    prompts = place.custom_commands.menu() if place else BUILT_IN.values()
+    built_in: list[tuple[str, str]] = []
+    own: list[tuple[str, str]] = []
+    for prompt in prompts:
+        described = built_in if isinstance(prompt, BuiltInCommand) else own
+        described.append((f"/{prompt.name}", prompt.summary))
+    groups.append((_TERMINAL, (*CONSOLE_COMMANDS, *built_in, FILE, BY_HAND)))
+    if own:
         groups.append((_CUSTOM, own))
     groups.append((_KEYS, KEYS_HELP))
     table = Table.grid(padding=(0, 2))

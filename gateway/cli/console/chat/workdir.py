@@ -39,9 +39,9 @@ class ConsoleWorkdir:
         """Folder where relative paths start now."""
         return real_start_folder(self.root, self.start_folder) or self.root
 
-    def own_commands(self) -> list[tuple[str, str]]:
-        """Return the custom commands, each with its slash and its summary."""
-        return [(f"/{custom.name}", custom.summary) for custom in self.custom_commands.all()]
+    def prompt_commands(self) -> list[tuple[str, str]]:
+        """Return the commands that are prompts, each with its slash and its summary."""
+        return [(f"/{prompt.name}", prompt.summary) for prompt in self.custom_commands.menu()]
 
     def project(self) -> "ProjectContext":
         if self._project is None:

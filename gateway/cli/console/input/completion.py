@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 from agent.i18n import t
 from agent.providers.effort import EFFORTS
 from agent.security.policy.base import MODES
+from agent.skills.commands import BUILT_IN
 from gateway.cli.console.input.file_index import FileIndex
 from gateway.control.service import Service
 from gateway.core.messages import QueueMode
@@ -45,7 +46,7 @@ class CompletionPlace(Protocol):
     def blocked_paths(self) -> Sequence[str]: ...
     @property
     def models(self) -> Callable[[], Sequence[str]]: ...
-    def own_commands(self) -> Sequence[Word]: ...
+    def prompt_commands(self) -> Sequence[Word]: ...
 
 
 class Completions(Completer):
@@ -92,10 +93,13 @@ class Completions(Completer):
 
     async def _commands(self) -> Sequence[Word]:
         if self._workdir is None:
-            return self.commands
-        own = await asyncio.to_thread(self._workdir.own_commands)
+            return [
+                *self.commands,
+                *((f"/{name}", each.summary) for name, each in BUILT_IN.items()),
+            ]
+        prompts = await asyncio.to_thread(self._workdir.prompt_commands)
         names = {name for name, _ in self.commands}
-        return [*self.commands, *(word for word in own if word[0] not in names)]
+        return [*self.commands, *(word for word in prompts if word[0] not in names)]
 
     async def _arguments(self, command: str) -> Sequence[Word]:
         if command in _CHOICES:
