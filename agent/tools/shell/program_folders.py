@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.security.files.private_places import private_place
 from agent.security.files.safe_open import open_regular
+from agent.security.sandbox.environment import PROGRAMS
 
 # Entries at the top of a program's own folder.
 _TOPS = ("package.json", "node_modules", "pyproject.toml", "pyvenv.cfg", "Cargo.toml", "go.mod")
@@ -48,7 +49,8 @@ def folders_of_program(path: Path, closed: Sequence[Path]) -> list[Path]:
         folder = _own_folder(
             program.parent.resolve() if program != path else program.parent, closed
         )
-        if folder is not None and folder not in folders:
+        # Every command sees these, some of them as links.
+        if folder is not None and str(folder) not in PROGRAMS and folder not in folders:
             folders.append(folder)
     library = real.parent.parent / "lib"
     is_needed = real.parent.name == "bin" and library.is_dir()

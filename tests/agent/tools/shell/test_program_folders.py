@@ -85,3 +85,12 @@ def test_interpreter_of_an_untrusted_script_is_excluded(
 def test_pipe_as_a_program_has_no_interpreter(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "program")
     assert interpreter_of(str(tmp_path / "program")) is None
+
+
+def test_interpreter_of_the_machine_adds_no_folder(tmp_path: Path) -> None:
+    """The folder /bin is a link on many machines, and already visible."""
+    script = tmp_path / "server"
+    script.write_text("#!/bin/sh\n")
+    folders = folders_of_command([str(script)], [], lambda path: True)
+    assert Path("/bin") not in folders
+    assert folders[0] == tmp_path

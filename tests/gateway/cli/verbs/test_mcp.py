@@ -16,6 +16,7 @@ from agent.mcp.settings import McpServerSettings, McpSettings
 from agent.settings import ToolSettings
 from gateway.config.folder_trust import trust
 from tests import fakes
+from tests.agent.tools.bubblewrap import installed_bubblewrap
 from tests.fakes.model import ModelServer
 from tests.gateway.cli.kore import kore, kore_here
 
@@ -30,6 +31,23 @@ def home(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text('{"security": {"sandbox": "none"}}')
     return folder
+
+
+def test_server_runs_by_the_shim_of_a_version_manager(home: Path) -> None:
+    """The shim needs more of the person's home folder than its own folder."""
+    installed_bubblewrap()
+    (home / "config.json").write_text("{}")
+    person = home.parent / "person"
+    shim, pyenv = person / ".pyenv/shims/python3", person / ".pyenv/libexec/pyenv"
+    for program, line in ((shim, f'exec "{pyenv}" exec python3 "$@"'), (pyenv, 'shift; exec "$@"')):
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\nexport PATH=/usr/bin\n{line}\n")
+        program.chmod(0o755)
+    environ = {"HOME": str(person), "PATH": f"{shim.parent}:/usr/bin:/bin"}
+    added = kore("mcp", "add", "s", "--", "python3", SERVER, home=home, environ=environ)
+    assert added.returncode == 0, added.stderr
+    tested = kore("mcp", "test", "s", home=home, environ=environ)
+    assert "echo: Say it again." in tested.stdout, tested.stderr
 
 
 def test_servers_of_plugins_are_listed_and_tested(home: Path) -> None:
