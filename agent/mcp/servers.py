@@ -31,9 +31,8 @@ from agent.mcp.pending_logins import LOGIN_TIMEOUT_S, PendingLogins
 from agent.mcp.results import tool_result
 from agent.mcp.search import McpCall, ToolSearch
 from agent.mcp.settings import McpServerSettings, McpSettings, tool_names
-from agent.mcp.stdio import ServerProcess
+from agent.mcp.stdio import ServerFolders, ServerProcess
 from agent.mcp.tool import McpTool
-from agent.security.files.folder_identity import FolderIdentity
 from agent.security.files.private_folder import ProcessFolder
 from agent.security.taint.taint import NOTHING, UNTRUSTED
 from agent.settings import ToolSettings
@@ -230,7 +229,7 @@ class McpServers:
 
         log_file = ServerLog(partial(self.folder_of, server.name))
         login: ServerLogin | None = None
-        identity = _folder_identity(server)
+        folders = ServerFolders.of(server)
 
         def open_transport(
             on_end: Callable[[], None], on_refusal: Callable[[], None]
@@ -246,7 +245,7 @@ class McpServers:
             process = ServerProcess(
                 server, self._tool_settings, home, log_file, self._meters, self._reach
             )
-            process.identity = identity
+            process.folders = folders
             return process.open(on_end)
 
         def last_words() -> str:
@@ -399,11 +398,3 @@ class McpServers:
             operation=operation,
             elicit=None if ask is None else elicit,
         )
-
-
-def _folder_identity(server: McpServerSettings) -> FolderIdentity | None:
-    """Return the identity of a server's folder, or None without one."""
-    folder = server.work_folder if server.url is None else None
-    if folder is None or not folder.is_dir():
-        return None
-    return FolderIdentity.of(folder.resolve())

@@ -3,14 +3,17 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.approvals import FolderAccess
 from agent.errors import ToolError
 from agent.mcp.settings import MAX_MESSAGE_BYTES, McpServerSettings
-from agent.security.files.folder_identity import FolderIdentity
+from agent.records import frozen
+from agent.security.files.folder_identity import FolderIdentity, FolderReplaced
 from agent.security.sandbox.environment import TEMPORARY
 from agent.settings import ToolSettings
 from agent.text.visible import escape_line
@@ -36,11 +39,41 @@ _MAX_PENDING_LINES = 1_000
 _MAX_INLINE_BYTES = 100_000
 
 
+@frozen
+class ServerFolders:
+    """Real paths of the folders that a started server may open, with their identities.
+
+    They are determined once. At a later start, a command could have put links to other folders
+    there. The identity of a folder that was missing is None.
+    """
+
+    work_folder: Path | None = None
+    identity: FolderIdentity | None = None
+    others: Mapping[FolderAccess, FolderIdentity | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, server: McpServerSettings) -> "ServerFolders":
+        """Return the folders of a server. May block."""
+        if server.url is not None:
+            return cls()
+        others = {access: _identity_of(access.path) for access in server.open_folders}
+        if server.work_folder is None:
+            return cls(others=others)
+        work_folder = server.work_folder.resolve()
+        return cls(work_folder, _identity_of(work_folder), others)
+
+
+def _identity_of(path: Path) -> FolderIdentity | None:
+    with suppress(FolderReplaced):
+        return FolderIdentity.of(path)
+    return None
+
+
 class ServerProcess:
     """Process of a server, with its streams; all of its processes end with the context.
 
-    `home` persists between starts as /tmp and HOME; `meters` limit its resources.
-    `identity` belongs to its working folder.
+    `home` persists between starts as /tmp and HOME; `meters` limit its resources. `folders` are the
+    folders of the server.
     """
 
     def __init__(
@@ -53,7 +86,7 @@ class ServerProcess:
         reach: dict[str, Any] | None = None,
     ) -> None:
         self._server = server
-        self.identity: FolderIdentity | None = None
+        self.folders = ServerFolders()
         self._settings = settings
         self._home = home
         self._log = log
@@ -107,7 +140,7 @@ class ServerProcess:
         server = self._server
         return ServerCommand(
             (program_of(server), *map(os.path.expanduser, server.args)),
-            server.work_folder or self._home / "work",
+            self.folders.work_folder or self._home / "work",
             self._home,
             program_folders(server, Path.home(), self._settings.off_limits),
             # Node 22.21 or later uses the proxy only with this variable.
@@ -115,9 +148,18 @@ class ServerProcess:
             server.network,
             server.read_only,
             self._reach,
-            self.identity,
-            server.open_folders,
+            self._work_identity(),
+            self.folders.others,
         )
+
+    def _work_identity(self) -> FolderIdentity | None:
+        """Return the identity of the working folder, even if it was missing. Raises `ToolError`."""
+        path = self.folders.work_folder
+        if path is None or self.folders.identity is not None:
+            return self.folders.identity
+        if not os.path.lexists(path):
+            raise ToolError(f"The MCP server {self._server.name}: there is no folder {path}.")
+        return FolderIdentity.of(path)
 
     def _variables(self) -> dict[str, str]:
         """Return the configured variables. Raises `ToolError` for an invalid variable."""

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -132,9 +132,9 @@ class ServerCommand:
 
     It works in `folder`, which it may change unless `read_only`. `identity` is the folder's
     identity, if known. `home` is its /tmp and HOME, and persists across starts. It can also read
-    `shown_folders`, open the `added_folders`, which are real paths outside of `folder`, and reach
-    the entries of `network` (see `NetworkReach`). `reach` exists for tests: the addresses that
-    `network` may lead to.
+    `shown_folders`, open the `added_folders`, which are real paths outside of `folder` with their
+    identities, if known, and reach the entries of `network` (see `NetworkReach`). `reach` exists
+    for tests: the addresses that `network` may lead to.
     """
 
     argv: tuple[str, ...]
@@ -146,7 +146,7 @@ class ServerCommand:
     read_only: bool = False
     reach: Mapping[str, Any] = field(default_factory=dict)
     identity: FolderIdentity | None = None
-    added_folders: tuple[FolderAccess, ...] = ()
+    added_folders: Mapping[FolderAccess, FolderIdentity | None] = field(default_factory=dict)
 
 
 class ConfinedServer:
@@ -299,7 +299,8 @@ class ConfinedServer:
         program = command.argv[0]
         if "/" not in program and shutil.which(program) is None:
             raise ToolError(f"There is no program {program} on this machine.")
-        check_folder(command.identity)
+        for identity in (command.identity, *command.added_folders.values()):
+            check_folder(identity)
         folder = command.identity.path if command.identity else command.folder.resolve()
         if not folder.is_dir():
             raise ToolError(f"The {self._title}: there is no folder {folder}.")
@@ -329,7 +330,7 @@ class ConfinedServer:
             if folder.is_relative_to(path) and access.is_writable:
                 text = f"The {self._title}: its folder {folder} is inside {path}; use {path} alone."
                 raise ToolError(text)
-            identity = FolderIdentity.of(path)
+            identity = command.added_folders[access] or FolderIdentity.of(path)
             try:
                 cover = cover_added_folder(self._settings, path, self._call(folder))
             except OSError as exc:
@@ -384,7 +385,7 @@ class _NetworkLog:
         return is_new
 
 
-def outermost(accesses: Sequence[FolderAccess]) -> Iterator[FolderAccess]:
+def outermost(accesses: Iterable[FolderAccess]) -> Iterator[FolderAccess]:
     """Yield the accesses that no other access includes, outermost first."""
     ordered = sorted(accesses, key=lambda access: (len(access.path.parts), not access.is_writable))
     outer: list[FolderAccess] = []

@@ -1,14 +1,16 @@
-"""Replacement of an MCP server's folder while Kore is running."""
+"""Replacement of an MCP server's folders while Kore is running."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.approvals import FolderAccess
 from agent.mcp.servers import McpServers
 from agent.mcp.settings import McpServerSettings, McpSettings
-from agent.security.sandbox.base import Sandbox
 from agent.security.sandbox.unconfined import Unconfined
 from agent.settings import ToolSettings
 from tests.agent.mcp.serving import SERVER
@@ -28,25 +30,40 @@ def put_folder(folder: Path, target: Path) -> None:
     target.rename(folder)
 
 
-def servers_in(tmp_path: Path, folder: Path, sandbox: Sandbox, *, named: bool) -> McpServers:
-    args = ("-B", str(SERVER), *([] if named else [str(folder)]))
-    server = McpServerSettings(
-        "s", "/usr/bin/python3", args, folder=folder if named else None, start_timeout_s=20
-    )
-    return McpServers(McpSettings((server,), tmp_path / "mcp"), ToolSettings(sandbox=sandbox))
+def server_with(*args: str, **settings: Any) -> McpServerSettings:
+    words = ("-B", str(SERVER), *args)
+    return McpServerSettings("s", "/usr/bin/python3", words, **settings, start_timeout_s=20)
 
 
-@pytest.mark.parametrize("is_named", [True, False], ids=["setting", "argument"])
+def server_with_access(folder: Path, kind: str) -> McpServerSettings:
+    """Return a server that may open the folder, which is beside the folder `other`."""
+    other = folder.with_name("other")
+    other.mkdir()
+    access = FolderAccess(folder, is_writable=kind == "written")
+    return {
+        "setting": server_with(folder=folder),
+        "argument": server_with(str(folder)),
+        "read": server_with(added_folders=(access,)),
+        "written": server_with(added_folders=(access,), folder=other),
+        "project": server_with(project=folder),
+        "argument of a project": server_with("../data", project=other),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["setting", "argument", "read", "written", "project", "argument of a project"]
+)
 @pytest.mark.parametrize("is_confined", [True, False], ids=["bubblewrap", "none"])
 @pytest.mark.parametrize("put", [put_link, put_folder])
 async def test_server_does_not_start_in_a_replaced_folder(
-    tmp_path: Path, put: Callable[[Path, Path], None], is_confined: bool, is_named: bool
+    tmp_path: Path, put: Callable[[Path, Path], None], is_confined: bool, kind: str
 ) -> None:
     folder, elsewhere = tmp_path / "project" / "data", tmp_path / "elsewhere"
     folder.mkdir(parents=True)
     elsewhere.mkdir()
     sandbox = installed_bubblewrap() if is_confined else Unconfined()
-    servers = servers_in(tmp_path, folder, sandbox, named=is_named)
+    server = server_with_access(folder, kind)
+    servers = McpServers(McpSettings((server,), tmp_path / "mcp"), ToolSettings(sandbox=sandbox))
     try:
         put(folder, elsewhere)
         (notice,) = await servers.load()
@@ -55,3 +72,40 @@ async def test_server_does_not_start_in_a_replaced_folder(
         assert "stand-in server begins" not in (servers.folder_of("s") / "log").read_text()
     finally:
         await asyncio.shield(servers.aclose())
+
+
+async def start_after(put: Callable[[], None], tmp_path: Path, server: McpServerSettings) -> None:
+    """Add a server that does not speak the protocol, call `put`, and start the server."""
+    tools = ToolSettings(sandbox=installed_bubblewrap())
+    servers = McpServers(McpSettings((server,), tmp_path / "mcp"), tools)
+    try:
+        put()
+        await servers.load()
+    finally:
+        await asyncio.shield(servers.aclose())
+
+
+@pytest.mark.parametrize("kind", ["setting", "argument", "read", "written"])
+async def test_link_in_place_of_a_missing_folder_is_not_followed(tmp_path: Path, kind: str) -> None:
+    folder, elsewhere = tmp_path / "project" / "data", tmp_path / "elsewhere"
+    folder.parent.mkdir()
+    elsewhere.mkdir()
+    server = server_with_access(folder, kind)
+    (elsewhere / "private").write_text("private")
+    script = f"cp {elsewhere}/private /tmp/read; touch {elsewhere}/written; true"
+    server = replace(server, command="/usr/bin/sh", args=("-c", script, *server.args[2:]))
+    await start_after(lambda: folder.symlink_to(elsewhere), tmp_path, server)
+    assert [path.name for path in elsewhere.iterdir()] == ["private"]
+    assert list((tmp_path / "mcp").rglob("read")) == []
+
+
+async def test_link_in_a_project_opens_no_folder_outside_for_its_server(tmp_path: Path) -> None:
+    """Commands may change the folder of the argument, a part of the project."""
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    (project / "data").mkdir(parents=True)
+    elsewhere.mkdir()
+    script = f"touch started {elsewhere}/written"
+    server = McpServerSettings("s", "/usr/bin/sh", ("-c", script, "./data"), project=project)
+    await start_after(lambda: put_link(project / "data", elsewhere), tmp_path, server)
+    assert (project / "started").exists()
+    assert list(elsewhere.iterdir()) == []
