@@ -55,7 +55,7 @@ async def test_uvx_runs_a_package(tmp_path: Path) -> None:
     """With a folder of the tools that were installed outside, which the sandbox shows read-only."""
     uvx = shutil.which("uvx")
     if uvx is None:
-        pytest.skip("needs uvx")
+        pytest.skip("uvx is not installed")
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     (home / ".local/share/uv/tools").mkdir(parents=True)
     (home / ".local/bin").mkdir()
