@@ -28,15 +28,18 @@ class NeededFolder:
 def absolute(word: str, here: Path, folder: Path | None) -> str:
     """Return a word of a command with its relative path made absolute, also after `--option=`.
 
-    A path begins with `.`, ends with `/`, or names a file in `here`. A path that exists only in
-    the server's `folder` is unchanged. Touches the disk.
+    A path begins with `./` or `../`, ends with `/`, or names a file in `here` and is not a plain
+    word: it contains a slash or a dot. A path that exists only in the server's `folder` is
+    unchanged. Touches the disk.
     """
     option, mark, value = word.partition("=") if word.startswith("-") else ("", "", word)
     if (word.startswith("-") and not mark) or not value or value.startswith(("/", "~")):
         return word
     path = here / value
     is_spelled = value in (".", "..") or value.startswith(_HERE)
-    if not (is_spelled or path.is_file() or (value.endswith("/") and path.is_dir())):
+    # A subcommand such as `run` may be the name of a file, too.
+    is_file = ("/" in value or "." in value) and path.is_file()
+    if not (is_spelled or is_file or (value.endswith("/") and path.is_dir())):
         return word
     if folder is not None and not path.exists() and (folder / value).exists():
         return word

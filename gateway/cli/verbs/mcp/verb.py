@@ -250,12 +250,19 @@ def _server_entry(args: argparse.Namespace) -> dict[str, Any]:
         raise KoreError(t("--header is for a URL; a command takes --env"))
     here = current_folder()
     folder = Path(args.folder).expanduser().resolve() if args.folder else None
+
+    def stored(word: str) -> str:
+        path = absolute(word, here, folder)
+        if path != word:
+            tell(t("{word} is stored as {path}", word=clean(word), path=clean(path)))
+        return path
+
     # A command without a slash is a program on PATH.
-    command = absolute(first, here, folder) if "/" in first else first
-    value = {"command": command, "args": [absolute(word, here, folder) for word in rest]}
+    command = stored(first) if "/" in first else first
+    value = {"command": command, "args": [*map(stored, rest)]}
     if args.env:
         pairs = dict(_pair(text, "=") for text in args.env)
-        value["env"] = {name: absolute(text, here, folder) for name, text in pairs.items()}
+        value["env"] = {name: stored(text) for name, text in pairs.items()}
     if folder is not None:
         value["folder"] = str(folder)
     accesses = {"read": args.add_read_dir, "write": args.add_dir}

@@ -115,20 +115,34 @@ def test_targets_are_shown_when_a_server_is_added_and_listed(home: Path) -> None
 def test_relative_paths_become_absolute(home: Path) -> None:
     work = home.parent
     (work / "tools").mkdir()
-    for name in ("server.js", "tools/server", "npx"):
+    for name in ("server.js", "tools/server", "npx", "run", "debug"):
         (work / name).touch()
-    target = ("npx", "-y", "server.js", "./new.db", "--db=../x.db", "tools", "tools/", "missing.js")
-    added = kore("mcp", "add", "s", "-e", "DATA=./data", "--", *target, home=home)
+    target = (
+        "npx",
+        "-y",
+        "run",
+        "server.js",
+        "./new.db",
+        "--db=../x.db",
+        "tools",
+        "tools/",
+        "missing.js",
+    )
+    variables = ("-e", "DATA=./data", "-e", "LEVEL=debug")
+    added = kore("mcp", "add", "s", *variables, "--", *target, home=home)
     assert added.returncode == 0, added.stderr
     assert kore("mcp", "add", "t", "--", "tools/server", home=home).returncode == 0
     servers = json.loads((home / "config.json").read_text())["mcp_servers"]
     assert servers["s"]["command"] == "npx"
     assert servers["s"]["args"] == [
-        *("-y", f"{work}/server.js", f"{work}/new.db", f"--db={work.parent}/x.db"),
+        *("-y", "run", f"{work}/server.js", f"{work}/new.db", f"--db={work.parent}/x.db"),
         *("tools", f"{work}/tools", "missing.js"),
     ]
     assert servers["t"]["command"] == f"{work}/tools/server"
     assert f"{work}/data" in (home / "secrets.json").read_text()
+    assert f"{work}/debug" not in (home / "secrets.json").read_text()
+    assert f"server.js is stored as {work}/server.js" in added.stderr.splitlines()
+    assert f"./data is stored as {work}/data" in added.stderr.splitlines()
 
 
 def test_folders_that_a_server_needs_are_named_and_opened(home: Path) -> None:
