@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -53,11 +54,12 @@ class Source:
     """Folder with definitions.
 
     Definitions from a project are not trusted, and links among its files are ignored, so that they
-    cannot expose files elsewhere.
+    cannot expose files elsewhere. `plugin` is the name of the plugin that it came with.
     """
 
     folder: Path
     trusted: bool = True
+    plugin: str = ""
 
 
 @frozen
@@ -65,13 +67,13 @@ class CatalogPaths:
     """Folders with agents: `user` is the person's home folder, `own` Kore's.
 
     Definitions in `trusted` folders and their recorded `worktrees` also count as the person's own.
-    `further` folders came with plugins, so their definitions are not trusted.
+    `plugins` are folders or files with the name of their plugin; their definitions are not trusted.
     """
 
     user: Path
     own: Path
     trusted: tuple[Path, ...] = ()
-    further: tuple[Path, ...] = ()
+    plugins: tuple[tuple[str, Path], ...] = ()
     worktrees: WorktreeRecord | None = None
 
     def sources(self, root: Path | None) -> list[Source]:
@@ -92,8 +94,8 @@ class CatalogPaths:
 def _home_sources(paths: CatalogPaths) -> tuple[Source, ...]:
     """Return the folders that belong to no project; cached because each turn asks."""
     homes = [paths.user / program for program in PROGRAMS[:2]]
-    further = [Source(folder, trusted=False) for folder in paths.further]
-    return (*further, *(Source(folder / "agents") for folder in (*homes, paths.own)))
+    plugins = [Source(folder, trusted=False, plugin=plugin) for plugin, folder in paths.plugins]
+    return (*plugins, *(Source(folder / "agents") for folder in (*homes, paths.own)))
 
 
 class SubagentCatalog:
@@ -113,10 +115,14 @@ class SubagentCatalog:
         self._strange: set[Path] = set()
 
     def load(self, root: Path | None = None) -> dict[str, SubagentDefinition]:
-        """Return the agents by name, the nearest of each; `root` is the conversation's folder."""
+        """Return the agents by name, the nearest of each; `root` is the conversation's folder.
+
+        The name of a plugin's agent is PLUGIN:NAME if another agent has the same name.
+        """
         by_name = {
             subagent_definition.name: subagent_definition for subagent_definition in built_in()
         }
+        of_plugins: dict[str, SubagentDefinition] = {}
         cache: dict[Path, _CachedFiles] = {}
         for source in self._places.sources(root) if self._places else ():
             before, files = self._cache.get(source.folder, {}), _CachedFiles()
@@ -137,7 +143,11 @@ class SubagentCatalog:
                     if definition.trusted and level != "none"
                     else definition
                 )
-                if self._may_stand(definition, by_name):
+                if source.plugin:
+                    definition = replace(definition, plugin=source.plugin)
+                    if self._may_stand(definition, {}):
+                        of_plugins[definition.title] = definition
+                elif self._may_stand(definition, by_name):
                     by_name[definition.name] = definition
             if files:
                 cache[source.folder] = files
@@ -148,7 +158,7 @@ class SubagentCatalog:
             (subagent_definition.name, subagent_definition)
             for subagent_definition in self._definitions
         )
-        return by_name
+        return {**_distinct(of_plugins.values(), by_name), **by_name}
 
     def _is_strange(self, path: Path, level: MarkLevel) -> bool:
         """Return whether a command may have written the file after reading untrusted text.
@@ -175,7 +185,9 @@ class SubagentCatalog:
             return True
         folded = _fold(normalize_filename(subagent_definition.name))
         trusted = {_fold(name) for name, definition in by_name.items() if definition.trusted}
-        is_taken = folded in trusted or folded in _ALIASES or folded == _MAIN
+        is_taken = not subagent_definition.plugin and (
+            folded in trusted or folded in _ALIASES or folded == _MAIN
+        )
         if not is_taken and hidden_character(subagent_definition.name) is None:
             return True
         if subagent_definition.source not in self.rejected:
@@ -196,7 +208,27 @@ class SubagentCatalog:
         if name in by_name:
             return by_name[name]
         folded = {_fold(known_name): entry for known_name, entry in by_name.items()}
-        return folded.get(_fold(name)) or by_name.get(_ALIASES.get(_fold(name), ""))
+        titled = (entry for entry in by_name.values() if entry.plugin and entry.title == name)
+        return (
+            folded.get(_fold(name))
+            or next(titled, None)
+            or by_name.get(_ALIASES.get(_fold(name), ""))
+        )
+
+
+def _distinct(
+    of_plugins: Collection[SubagentDefinition], others: Collection[str]
+) -> dict[str, SubagentDefinition]:
+    """Return the agents of plugins by names that no other agent has, nor reads like."""
+    names = Counter(_fold(normalize_filename(entry.name)) for entry in of_plugins)
+    names.update(map(_fold, (*others, *_ALIASES, _MAIN)))
+    entries = [
+        entry
+        if names[_fold(normalize_filename(entry.name))] == 1
+        else replace(entry, name=entry.title, plugin="")
+        for entry in of_plugins
+    ]
+    return {entry.name: entry for entry in entries}
 
 
 @cache

@@ -41,8 +41,8 @@ class SubagentDefinition:
     `tools` are canonical names, None for all; `without` is subtracted from them. `model` is a
     profile (default, task, reasoning, quick) or a model's name, None for the model of the calling
     agent. `mode` can only tighten permissions. With `isolation` it works in a git worktree. If
-    `trusted` is false, the definition came with a project's folder. `more` contains fields without
-    a meaning here, `remarks` are for people.
+    `trusted` is false, the definition came with a project's folder or a `plugin`. `more` contains
+    fields without a meaning here, `remarks` are for people.
     """
 
     name: str
@@ -59,8 +59,14 @@ class SubagentDefinition:
     color: str | None = None
     source: str = ""
     trusted: bool = True
+    plugin: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Name that no agent of another plugin has."""
+        return f"{self.plugin}:{self.name}" if self.plugin else self.name
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "SubagentDefinition":

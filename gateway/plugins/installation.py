@@ -17,6 +17,7 @@ from agent.records import frozen
 from agent.security.files.private_folder import make_private_folder
 from agent.skills.catalog import SkillCatalog, SkillPaths, skill_names
 from agent.skills.definition import fold_name
+from agent.subagents.catalog import CatalogPaths, SubagentCatalog
 from gateway.config.atomic_write import drop_secrets, file_lock, keep_secrets
 from gateway.config.installed_plugins import InstalledPlugin, InstalledPlugins, secret_name
 from gateway.plugins.copying import copy_plugin
@@ -33,7 +34,7 @@ class PluginReview:
     """Plugin under review, with hashes of its files and changes since the installed version.
 
     `dropped` are links that were left out, `equal_names` remarks about skills with the name of
-    another skill.
+    another skill, `equal_agents` about agents.
     """
 
     manifest: PluginManifest
@@ -43,6 +44,7 @@ class PluginReview:
     size_bytes: int
     dropped: tuple[str, ...] = ()
     equal_names: tuple[str, ...] = ()
+    equal_agents: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -271,6 +273,7 @@ class PluginInstaller:
             size_bytes=sum((copy / name).stat().st_size for name in files),
             dropped=dropped,
             equal_names=tuple(self._equal_names(copy, manifest)),
+            equal_agents=tuple(self._equal_agents(copy, manifest)),
             added=tuple(name for name in files if current is not None and name not in before),
             removed=tuple(name for name in before if name not in files),
             changed=tuple(
@@ -316,6 +319,22 @@ class PluginInstaller:
                         title=title,
                         other=f"/{other.title}",
                     )
+
+    def _equal_agents(self, copy: Path, manifest: PluginManifest) -> Iterator[str]:
+        """Yield a remark for each agent with the name of another agent of this installation."""
+        places = self.installed.places("agents")
+        plugins = [(plugin, folder) for plugin, folder in places if plugin != manifest.name]
+        plugins += [(manifest.name, copy / place) for place in manifest.agents]
+        home = self._folder.parent
+        catalog = SubagentCatalog(CatalogPaths(Path.home(), home, plugins=tuple(plugins)))
+        for name in catalog.load():
+            plugin, _, agent = name.partition(":")
+            if plugin == manifest.name and agent:
+                yield t(
+                    "{name}: another agent has this name; this one is {title}",
+                    name=agent,
+                    title=name,
+                )
 
 
 def _check_unneeded(plugins: Mapping[str, InstalledPlugin], name: str) -> None:

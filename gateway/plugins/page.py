@@ -40,6 +40,7 @@ def review_rows(review: "PluginReview") -> Rows:
         (t("not used"), several(review.manifest.not_used)),
         (t("links left out"), several(review.dropped)),
         (t("equal skill names"), "; ".join(review.equal_names)),
+        (t("equal agent names"), "; ".join(review.equal_agents)),
         (t("new files"), several(review.added)),
         (t("changed files"), several(review.changed)),
         (t("removed files"), several(review.removed)),

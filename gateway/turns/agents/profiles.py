@@ -39,10 +39,9 @@ PURPOSES = (
 
 
 def catalogue_of(home: DataDir, settings: "Settings") -> SubagentCatalog:
-    plugins = InstalledPlugins(home.plugins).places("agents")
-    further = tuple(folder for _, folder in plugins)
+    plugins = tuple(InstalledPlugins(home.plugins).places("agents"))
     paths = CatalogPaths(
-        *(Path.home(), home.root, trusted_folders(settings), further), WorktreeRecord(home.root)
+        *(Path.home(), home.root, trusted_folders(settings), plugins), WorktreeRecord(home.root)
     )
     return SubagentCatalog(paths)
 

@@ -1,6 +1,8 @@
 """Output styles: styles of answers that a person selects for a conversation with `/style`."""
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from agent.records import frozen
@@ -18,40 +20,65 @@ _MAX_FILES = 200
 
 @frozen
 class OutputStyle:
-    """Style instructions for the model; untrusted unless they are the person's `own`."""
+    """Style instructions for the model; untrusted if they came with a `plugin`."""
 
     name: str
     description: str
     text: str
-    is_own: bool
+    plugin: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        return not self.plugin
+
+    @property
+    def title(self) -> str:
+        """Name that no style of another plugin has."""
+        return f"{self.plugin}:{self.name}" if self.plugin else self.name
 
 
 def load_styles(home: DataDir) -> dict[str, OutputStyle]:
-    """Return the styles by name; a person's style overrides a plugin's. Blocks."""
-    plugins = [folder for _, folder in InstalledPlugins(home.plugins).places("styles")]
-    own = [Path.home() / ".claude" / FOLDER, home.root / FOLDER]
-    styles = [*_styles(plugins, is_own=False), *_styles(own, is_own=True)]
-    return {style.name.casefold(): style for style in styles}
+    """Return the styles by name. Blocks.
+
+    The name of a plugin's style is PLUGIN:NAME if another style has the same name.
+    """
+    places = [Path.home() / ".claude" / FOLDER, home.root / FOLDER]
+    own = {style.name.casefold(): style for place in places for style in _styles(place)}
+    of_plugins = {
+        style.title.casefold(): style
+        for plugin, place in InstalledPlugins(home.plugins).places("styles")
+        for style in _styles(place, plugin)
+    }
+    names = Counter([*own, *(style.name.casefold() for style in of_plugins.values())])
+    distinct = [
+        style if names[style.name.casefold()] == 1 else replace(style, name=style.title)
+        for style in of_plugins.values()
+    ]
+    return {**{style.name.casefold(): style for style in distinct}, **own}
 
 
 def find_style(home: DataDir, name: str) -> OutputStyle | None:
-    return load_styles(home).get(name.casefold())
+    """Return the style of this name, or a plugin's style with this title."""
+    styles, folded = load_styles(home), name.casefold()
+    titled = (
+        style for style in styles.values() if style.plugin and style.title.casefold() == folded
+    )
+    return styles.get(folded) or next(titled, None)
 
 
-def _styles(places: list[Path], *, is_own: bool) -> Iterator[OutputStyle]:
-    for place in places:
-        files = sorted(place.glob("*.md"))[:_MAX_FILES] if place.is_dir() else [place]
-        for path in files:
-            try:
-                with open_regular(path) as file:
-                    raw = file.read(_MAX_BYTES)
-            except OSError:
-                # A missing file, or a path that is not a file, is ignored.
-                continue
-            text, _ = frontmatter.decode(raw)
-            content = frontmatter.read(text)
-            name = escape_line(str(content.fields.get("name") or path.stem).strip())
-            description = " ".join(str(content.fields.get("description") or "").split())
-            # The final line break distinguishes the text from a file name.
-            body = f"{content.body.strip()[:_MAX_CHARS]}\n"
-            yield OutputStyle(name, escape_line(description), body, is_own)
+def _styles(place: Path, plugin: str = "") -> Iterator[OutputStyle]:
+    files = sorted(place.glob("*.md"))[:_MAX_FILES] if place.is_dir() else [place]
+    for path in files:
+        try:
+            with open_regular(path) as file:
+                raw = file.read(_MAX_BYTES)
+        except OSError:
+            # A missing file, or a path that is not a file, is ignored.
+            continue
+        text, _ = frontmatter.decode(raw)
+        content = frontmatter.read(text)
+        name = escape_line(str(content.fields.get("name") or path.stem).strip())
+        description = " ".join(str(content.fields.get("description") or "").split())
+        # The final line break distinguishes the text from a file name.
+        body = f"{content.body.strip()[:_MAX_CHARS]}\n"
+        yield OutputStyle(name, escape_line(description), body, plugin)

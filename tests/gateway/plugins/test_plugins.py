@@ -22,6 +22,7 @@ from gateway.plugins.page import review_rows
 from gateway.plugins.sources import source_of
 from gateway.runtime.paths import DataDir
 from gateway.turns.agents.profiles import catalogue_of, skill_catalog
+from gateway.turns.agents.styles import find_style, load_styles
 from tests.gateway.cli.kore import kore
 
 SKILL = "---\nname: hi\ndescription: Says hi.\n---\nSay hi.\n"
@@ -380,3 +381,34 @@ def test_manifest_names_single_files(tmp_path: Path) -> None:
     agents = catalogue_of(home, settings).load()
     assert "critic" in agents
     assert "other" not in agents
+
+
+def test_agents_and_styles_of_plugins_with_equal_names_are_all_available(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        place = plugin(tmp_path / name, name)
+        (place / "agents" / "explore.md").write_text("---\nname: explore\ndescription: d\n---\nB")
+        (place / "agents" / f"{name}.md").write_text(f"---\nname: {name}\ndescription: d\n---\nB")
+        (place / "output-styles").mkdir()
+        for style in ("brief", name):
+            (place / "output-styles" / f"{style}.md").write_text(f"Style of {name}.")
+        installer = installed(tmp_path, place)
+    home = DataDir(tmp_path / "kore")
+    catalogue = catalogue_of(home, Settings())
+    agents = catalogue.load()
+    assert {"first:critic", "second:critic", "first:explore", "first", "second"} <= set(agents)
+    assert "critic" not in agents
+    assert catalogue.find("critic") is None
+    assert agents["explore"].trusted
+    for name in ("first:critic", "second:second"):
+        agent = catalogue.find(name)
+        assert agent is not None
+        assert name.partition(":")[0] in agent.source
+    assert {"first:brief", "second:brief", "first", "second"} == set(load_styles(home))
+    second_style = find_style(home, "second:second")
+    assert second_style is not None
+    assert not second_style.is_own
+    with installer.fetched(folder_source(plugin(tmp_path / "three", "third"))) as review:
+        rows = dict(review_rows(review))
+    assert rows["equal agent names"] == (
+        "critic: another agent has this name; this one is third:critic"
+    )
