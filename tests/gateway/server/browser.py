@@ -29,7 +29,8 @@ NEEDS_CHROMIUM = [
 # Containers have neither a sandbox nor a GPU.
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu")
 IDLE = ".workbench:not(:has(.stop)):not(:has(.offline))"
-_TIMEOUT_MS = 20_000
+# A loaded machine takes more than 20 s to reload a page.
+_TIMEOUT_MS = 60_000
 _shared: "dict[asyncio.AbstractEventLoop, Browser]" = {}
 
 
