@@ -64,8 +64,7 @@ test-postgres: $(VENV)/.dev
 
 # `.ci/run compatibility` installs the programs first.
 compatibility: $(VENV)/.dev
-	@$(BIN)/pytest -n 2 -m counterpart --compatibility tests/contracts tests/gateway/fanout \
-		tests/gateway/server/openai_api $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 2 -m counterpart --compatibility $(PYTEST_ARGS)
 
 proofs: $(VENV)/.dev
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow $(PYTEST_ARGS)
