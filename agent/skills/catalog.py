@@ -3,7 +3,7 @@ project's and those of plugins."""
 
 import logging
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -20,6 +20,7 @@ from agent.security.taint.worktree_record import WorktreeRecord
 from agent.skills.commands import BUILT_IN, CommandFolder, CustomCommands
 from agent.skills.definition import FILE, Skill, fold_name, read_skill
 from agent.text import frontmatter, ranking
+from agent.text.plugin_names import distinct_names, entry_name
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +141,8 @@ class SkillCatalog:
         The name of a plugin's skill is PLUGIN:NAME if another skill or a built-in command has the
         same name. Names are equal as for `find_skill`.
         """
-        by_place: dict[tuple[str, str], Skill] = {}
+        of_plugins: list[Skill] = []
+        own: dict[str, Skill] = {}
         cache: dict[Path, _SkillFile] = {}
         # Each turn calls this, mostly for missing folders, with one system call per folder.
         for name, folder in self._folders_of(root):
@@ -155,20 +157,16 @@ class SkillCatalog:
                 if skill is None or not self._is_own(path, cached.mark):
                     continue
                 if folder.plugin:
-                    skill = replace(skill, plugin=folder.plugin)
-                place = (skill.plugin, fold_name(skill.name))
-                by_place.pop(place, None)
-                by_place[place] = skill
+                    own_name = entry_name(folder.plugin, skill.name)
+                    of_plugins.append(replace(skill, name=own_name, plugin=folder.plugin))
+                    continue
+                folded = fold_name(skill.name)
+                own.pop(folded, None)
+                own[folded] = skill
         # The cache is replaced, not changed, because loads may overlap in threads.
         self._cache = {**self._cache, **cache} if len(self._cache) < _MAX_FOLDERS else cache
-        names = Counter((*(name for _, name in by_place), *BUILT_IN))
-        plugin_skills = {
-            skill.title if names[name] > 1 else skill.name: skill
-            for (plugin, name), skill in by_place.items()
-            if plugin
-        }
-        own = {skill.name: skill for (plugin, _), skill in by_place.items() if not plugin}
-        return {**plugin_skills, **own}
+        by_name = {skill.name: skill for skill in own.values()}
+        return distinct_names(of_plugins, by_name, fold_name, BUILT_IN)
 
     def commands(self, root: Path) -> CustomCommands:
         """Return the commands of a folder, including its skills; they touch the disk when used."""
@@ -252,11 +250,11 @@ def _cut_names(names: Sequence[str]) -> str:
     return f"{listed} and {len(names) - listed.count(', ') - 1} more"
 
 
-def skill_names(folder: Path) -> list[str]:
+def skill_names(folder: Path, plugin: str) -> list[str]:
     """Return the names of the skills below a folder of a plugin."""
     files = skill_files(SkillFolder(folder, follows_links=False))
     read = (_read(path, key).skill for path, key in files)
-    return [skill.name for skill in read if skill is not None]
+    return [entry_name(plugin, skill.name) for skill in read if skill is not None]
 
 
 def linked_skills(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from agent.text.frontmatter import SIZE_LIMIT_BYTES, decode, read
 _MOST = 500
 _DEPTH = 3
 _MAX_SUMMARY_CHARS = 100
-# Chats append the name of a bot, and their menus require `_` instead of `-`.
+# Chats append the name of a bot.
 _CALL = re.compile(r"/([^\s/@]+)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
 
@@ -146,18 +146,22 @@ class CustomCommands:
         """Return the commands that their names invoke."""
         by_name: dict[str, CustomCommand] = {}
         for source in self._folders:
+            earlier = set(map(fold_name, by_name))
             for name, path in _files(source):
-                if name not in by_name and (custom := _read(name, path, source)) is not None:
+                if name in by_name or fold_name(name) in earlier:
+                    continue
+                if (custom := _read(name, path, source)) is not None:
                     by_name[name] = custom
+        names = {fold_name(name): name for name in by_name}
         for skill_name, skill in self._skills().items():
             if skill.is_for_people:
-                name = skill_name.replace(" ", "-")
-                command = _of_skill(name, skill)
+                name = names.get(fold_name(skill_name), skill_name)
+                command = _of_skill(skill_name.replace(" ", "-"), skill)
                 by_name[name] = _preferred(by_name.get(name), command)
         return [
             command
-            for name, command in by_name.items()
-            if command.is_trusted or fold_name(name) not in BUILT_IN
+            for command in by_name.values()
+            if command.is_trusted or fold_name(command.name) not in BUILT_IN
         ]
 
     def menu(self) -> list[BuiltInCommand | CustomCommand]:
@@ -167,7 +171,7 @@ class CustomCommands:
         return [*(each for name, each in BUILT_IN.items() if name not in names), *custom]
 
     def find(self, name: str) -> CustomCommand | None:
-        """Return the command or skill of this name."""
+        """Return the command or skill of this name, which is compared as for `find_skill`."""
         command = self._find_file(name)
         if command is not None and command.is_trusted:
             return command
@@ -185,7 +189,7 @@ class CustomCommands:
         if match is None:
             return None
         name, arguments = match[1], (match[2] or "").strip()
-        command = self.find(name) or self.find(name.replace("_", "-").lower())
+        command = self.find(name)
         built_in = BUILT_IN.get(fold_name(name))
         if built_in is not None and (command is None or not command.is_trusted):
             return Invocation(built_in, arguments)
@@ -206,12 +210,15 @@ class CustomCommands:
 
     def _find_file(self, name: str) -> CustomCommand | None:
         kind, _, rest = name.partition(":")
+        kind = kind.casefold()
         command = rest if kind in ("project", "user") and rest else name
+        folded = fold_name(command)
         for source in self._folders:
             if command is not name and source.project != (kind == "project"):
                 continue
-            for title, path in _files(source):
-                if title == command and (custom := _read(title, path, source)) is not None:
+            files = (file for file in _files(source) if fold_name(file[0]) == folded)
+            for title, path in sorted(files, key=lambda file: file[0] != command):
+                if (custom := _read(title, path, source)) is not None:
                     return custom
         return None
 

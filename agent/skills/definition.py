@@ -9,6 +9,7 @@ from typing import Any
 from agent.providers.effort import EFFORTS, read_effort
 from agent.records import frozen
 from agent.text import frontmatter
+from agent.text.plugin_names import find_named, title_of
 from agent.text.visible import escape_line
 from agent.types import ReasoningEffort
 
@@ -62,7 +63,7 @@ class Skill:
     @property
     def title(self) -> str:
         """Name that no skill of another plugin has."""
-        return f"{self.plugin}:{self.name}" if self.plugin else self.name
+        return title_of(self)
 
 
 def find_skill(skills: Mapping[str, Skill], name: str) -> Skill | None:
@@ -71,14 +72,7 @@ def find_skill(skills: Mapping[str, Skill], name: str) -> Skill | None:
     Case does not matter, and `-`, `_` and blanks are the same: names of published skills contain
     all of them.
     """
-    if name in skills:
-        return skills[name]
-    folded = fold_name(name)
-    by_name = (skill for key, skill in skills.items() if fold_name(key) == folded)
-    by_title = (
-        skill for skill in skills.values() if skill.plugin and fold_name(skill.title) == folded
-    )
-    return next(by_name, None) or next(by_title, None)
+    return find_named(skills, name, fold_name)
 
 
 def fold_name(name: str) -> str:

@@ -2,8 +2,7 @@
 
 import logging
 import os
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from agent.security.taint.origin import TrustedOrigins, unconfirmed_notice
 from agent.security.taint.worktree_record import WorktreeRecord
 from agent.subagents.definition import BUILT_IN, SubagentDefinition, read_definition
 from agent.text import frontmatter
+from agent.text.plugin_names import distinct_names, entry_name, find_named
 from agent.text.visible import hidden_character
 
 PROGRAMS = (".claude", ".kode", ".kore")
@@ -122,7 +122,7 @@ class SubagentCatalog:
         by_name = {
             subagent_definition.name: subagent_definition for subagent_definition in built_in()
         }
-        of_plugins: dict[str, SubagentDefinition] = {}
+        of_plugins: list[SubagentDefinition] = []
         cache: dict[Path, _CachedFiles] = {}
         for source in self._places.sources(root) if self._places else ():
             before, files = self._cache.get(source.folder, {}), _CachedFiles()
@@ -143,10 +143,12 @@ class SubagentCatalog:
                     if definition.trusted and level != "none"
                     else definition
                 )
+                name = entry_name(source.plugin, definition.name)
+                if source.plugin or (not definition.trusted and name != definition.name):
+                    definition = replace(definition, name=name, plugin=source.plugin)
                 if source.plugin:
-                    definition = replace(definition, plugin=source.plugin)
                     if self._may_stand(definition, {}):
-                        of_plugins[definition.title] = definition
+                        of_plugins.append(definition)
                 elif self._may_stand(definition, by_name):
                     by_name[definition.name] = definition
             if files:
@@ -158,7 +160,11 @@ class SubagentCatalog:
             (subagent_definition.name, subagent_definition)
             for subagent_definition in self._definitions
         )
-        return {**_distinct(of_plugins.values(), by_name), **by_name}
+        entries = distinct_names(of_plugins, by_name, _fold_fully, (*_ALIASES, _MAIN))
+        return {
+            name: entry if entry.name == name else replace(entry, name=name)
+            for name, entry in entries.items()
+        }
 
     def _is_strange(self, path: Path, level: MarkLevel) -> bool:
         """Return whether a command may have written the file after reading untrusted text.
@@ -183,7 +189,7 @@ class SubagentCatalog:
         """
         if subagent_definition.trusted:
             return True
-        folded = _fold(normalize_filename(subagent_definition.name))
+        folded = _fold_fully(subagent_definition.name)
         trusted = {_fold(name) for name, definition in by_name.items() if definition.trusted}
         is_taken = not subagent_definition.plugin and (
             folded in trusted or folded in _ALIASES or folded == _MAIN
@@ -205,30 +211,8 @@ class SubagentCatalog:
         Other programs' names for built-in agents count unless another agent has the name.
         """
         by_name = self.load(root)
-        if name in by_name:
-            return by_name[name]
-        folded = {_fold(known_name): entry for known_name, entry in by_name.items()}
-        titled = (entry for entry in by_name.values() if entry.plugin and entry.title == name)
-        return (
-            folded.get(_fold(name))
-            or next(titled, None)
-            or by_name.get(_ALIASES.get(_fold(name), ""))
-        )
-
-
-def _distinct(
-    of_plugins: Collection[SubagentDefinition], others: Collection[str]
-) -> dict[str, SubagentDefinition]:
-    """Return the agents of plugins by names that no other agent has, nor reads like."""
-    names = Counter(_fold(normalize_filename(entry.name)) for entry in of_plugins)
-    names.update(map(_fold, (*others, *_ALIASES, _MAIN)))
-    entries = [
-        entry
-        if names[_fold(normalize_filename(entry.name))] == 1
-        else replace(entry, name=entry.title, plugin="")
-        for entry in of_plugins
-    ]
-    return {entry.name: entry for entry in entries}
+        entry = find_named(by_name, name, _fold)
+        return entry or by_name.get(_ALIASES.get(_fold(name), ""))
 
 
 @cache
@@ -297,3 +281,8 @@ def _read(path: Path, source: Source, key: _Key) -> _AgentFile:
 
 def _fold(name: str) -> str:
     return name.casefold().replace("_", "").replace("-", "").replace(" ", "")
+
+
+def _fold_fully(name: str) -> str:
+    """Return the same name for all names that read alike."""
+    return _fold(normalize_filename(name))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from agent.records import frozen
 from agent.security.policy.base import KnownTools, PermissionMode, is_named, tightest
 from agent.text import frontmatter
+from agent.text.plugin_names import title_of
 from agent.text.similar_names import folded
 from agent.turn.tool_catalog import known_tools
 
@@ -66,7 +67,7 @@ class SubagentDefinition:
     @property
     def title(self) -> str:
         """Name that no agent of another plugin has."""
-        return f"{self.plugin}:{self.name}" if self.plugin else self.name
+        return title_of(self)
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "SubagentDefinition":

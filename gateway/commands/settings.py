@@ -24,7 +24,7 @@ from gateway.store.repositories.conversations import choices, sessions
 from gateway.store.repositories.conversations.choices import StoredChoices
 from gateway.store.repositories.delivery import inbox
 from gateway.turns.agents.profiles import MAIN, with_model
-from gateway.turns.agents.styles import load_styles
+from gateway.turns.agents.styles import find_style, load_styles
 from gateway.turns.permissions import may_choose, mode_of
 
 _MAX_AGENTS = 40
@@ -464,7 +464,7 @@ async def answer_style(call: CommandCall) -> str:
         current = code(choice or _OFF)
         head = t("Output style: {style}. `/style NAME` changes it, `/style off`:", style=current)
         return "\n".join([head, *lines])
-    style = styles.get(name.casefold())
+    style = await asyncio.to_thread(find_style, services.home, name)
     if style is None and name != _OFF:
         raise CommandRefused(
             t("There is no output style {name}; see `/style`.", name=code(name[:80]))

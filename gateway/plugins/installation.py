@@ -299,7 +299,9 @@ class PluginInstaller:
                 ),
             )
         ).load()
-        names = [name for place in manifest.skills for name in skill_names(copy / place)]
+        names = [
+            name for place in manifest.skills for name in skill_names(copy / place, manifest.name)
+        ]
         last = {fold_name(name): name for name in names}
         for folded, count in Counter(map(fold_name, names)).items():
             name = last[folded]
@@ -327,13 +329,12 @@ class PluginInstaller:
         plugins += [(manifest.name, copy / place) for place in manifest.agents]
         home = self._folder.parent
         catalog = SubagentCatalog(CatalogPaths(Path.home(), home, plugins=tuple(plugins)))
-        for name in catalog.load():
-            plugin, _, agent = name.partition(":")
-            if plugin == manifest.name and agent:
+        for definition in catalog.load().values():
+            if definition.plugin == manifest.name and definition.name == definition.title:
                 yield t(
                     "{name}: another agent has this name; this one is {title}",
-                    name=agent,
-                    title=name,
+                    name=definition.name.removeprefix(f"{manifest.name}:"),
+                    title=definition.title,
                 )
 
 

@@ -90,8 +90,11 @@ def read_manifest(
 
 
 def is_name(name: str) -> bool:
-    """Return whether a plugin or a market may have this name, which names a folder, too."""
-    is_plain = name.isprintable() and not set(name) & {"/", "\\"} and name not in ("", ".", "..")
+    """Return whether a plugin or a market may have this name, which names a folder, too.
+
+    A colon would make PLUGIN:NAME ambiguous.
+    """
+    is_plain = name.isprintable() and not set(name) & set("/\\:") and name not in ("", ".", "..")
     return is_plain and len(name.encode("utf-8", "surrogatepass")) <= _MAX_NAME_BYTES
 
 

@@ -1,6 +1,5 @@
 """Output styles: styles of answers that a person selects for a conversation with `/style`."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from agent.records import frozen
 from agent.security.files.safe_open import open_regular
 from agent.text import frontmatter
+from agent.text.plugin_names import distinct_names, entry_name, find_named
 from agent.text.visible import escape_line
 from gateway.config.installed_plugins import InstalledPlugins
 from gateway.runtime.paths import DataDir
@@ -31,11 +31,6 @@ class OutputStyle:
     def is_own(self) -> bool:
         return not self.plugin
 
-    @property
-    def title(self) -> str:
-        """Name that no style of another plugin has."""
-        return f"{self.plugin}:{self.name}" if self.plugin else self.name
-
 
 def load_styles(home: DataDir) -> dict[str, OutputStyle]:
     """Return the styles by name. Blocks.
@@ -44,26 +39,19 @@ def load_styles(home: DataDir) -> dict[str, OutputStyle]:
     """
     places = [Path.home() / ".claude" / FOLDER, home.root / FOLDER]
     own = {style.name.casefold(): style for place in places for style in _styles(place)}
-    of_plugins = {
-        style.title.casefold(): style
+    of_plugins = [
+        style
         for plugin, place in InstalledPlugins(home.plugins).places("styles")
         for style in _styles(place, plugin)
-    }
-    names = Counter([*own, *(style.name.casefold() for style in of_plugins.values())])
-    distinct = [
-        style if names[style.name.casefold()] == 1 else replace(style, name=style.title)
-        for style in of_plugins.values()
     ]
-    return {**{style.name.casefold(): style for style in distinct}, **own}
+    by_name = {style.name: style for style in own.values()}
+    entries = distinct_names(of_plugins, by_name, str.casefold)
+    return {name: replace(style, name=name) for name, style in entries.items()}
 
 
 def find_style(home: DataDir, name: str) -> OutputStyle | None:
-    """Return the style of this name, or a plugin's style with this title."""
-    styles, folded = load_styles(home), name.casefold()
-    titled = (
-        style for style in styles.values() if style.plugin and style.title.casefold() == folded
-    )
-    return styles.get(folded) or next(titled, None)
+    """Return the style of this name, or a plugin's style by PLUGIN:NAME. Blocks."""
+    return find_named(load_styles(home), name, str.casefold)
 
 
 def _styles(place: Path, plugin: str = "") -> Iterator[OutputStyle]:
@@ -78,6 +66,8 @@ def _styles(place: Path, plugin: str = "") -> Iterator[OutputStyle]:
         text, _ = frontmatter.decode(raw)
         content = frontmatter.read(text)
         name = escape_line(str(content.fields.get("name") or path.stem).strip())
+        if plugin:
+            name = entry_name(plugin, name)
         description = " ".join(str(content.fields.get("description") or "").split())
         # The final line break distinguishes the text from a file name.
         body = f"{content.body.strip()[:_MAX_CHARS]}\n"

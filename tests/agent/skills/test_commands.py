@@ -67,12 +67,31 @@ def test_personal_command_precedes_a_project_command_of_the_same_name(tmp_path: 
 def test_own_command_replaces_a_built_in_one(tmp_path: Path, name: str) -> None:
     mine = shelf(tmp_path, "mine", project=False, trusted=True)
     (mine.folder / f"{name}.md").write_text("Look at it.")
-    customs = CustomCommands([mine])
+    theirs = shelf(tmp_path, "theirs", project=True, trusted=False)
+    (theirs.folder / "review.md").write_text("theirs")
+    customs = CustomCommands([mine, theirs])
     invocation = customs.invocation_in(f"/{name} now")
     assert invocation is not None
     assert invocation.command == customs.find(name)
     assert invocation.arguments == "now"
     assert [command.name for command in customs.menu()] == ["init", name]
+    for typed in ("/review", "/REVIEW", "/project:review"):
+        invocation = customs.invocation_in(typed)
+        assert invocation is not None
+        is_theirs = typed.startswith("/project")
+        assert (invocation.command == customs.find(name)) is not is_theirs
+
+
+def test_exact_name_of_a_command_precedes_another_spelling(tmp_path: Path) -> None:
+    mine = shelf(tmp_path, "mine", project=False, trusted=True)
+    for name in ("Fix", "fix"):
+        (mine.folder / f"{name}.md").write_text(name)
+    customs = CustomCommands([mine], lambda: {"FIX": Skill("FIX", "Mends.", "skill", tmp_path)})
+    assert [command.name for command in customs.menu()[2:]] == ["Fix", "fix"]
+    for name in ("Fix", "fix"):
+        command = customs.find(name)
+        assert command is not None
+        assert command.body == name
 
 
 def test_own_skill_replaces_a_built_in_command_and_that_of_an_untrusted_folder(

@@ -204,3 +204,18 @@ def test_agent_written_after_untrusted_text_is_not_used(
     assert not known.trusted
     unmark(path)
     assert catalogue.find("helper", project / "deep") == definition
+
+
+def test_agent_of_an_untrusted_project_cannot_take_the_title_of_a_plugins(
+    tmp_path: Path, project: Path
+) -> None:
+    plugin = tmp_path / "plugin"
+    write(plugin, "helper", "good")
+    catalogue = SubagentCatalog(
+        CatalogPaths(tmp_path / "home", tmp_path / "own", plugins=(("good", plugin),))
+    )
+    for name in ("good:helper", "helper"):
+        write(project / ".kore" / "agents", name, "theirs")
+    agents = catalogue.load(project)
+    assert agents["good:helper"].description == "good"
+    assert agents["good-helper"].description == "theirs"

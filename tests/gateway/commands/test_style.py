@@ -61,7 +61,7 @@ async def test_style_of_a_plugin_is_untrusted(
     write_styles(tmp_path)
     model = ScriptedProvider(["one", "two"])
     async with running(tmp_path, model) as parts:
-        await say(parts, "/style poet", 1)
+        await say(parts, "/style P:Poet", 1)
         await say(parts, "Hello", 2)
         # The text ends like a file name, but is not a file.
         assert "Speak in VERSE, see notes.md" in model.requests[-1].system
