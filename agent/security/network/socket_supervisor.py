@@ -36,6 +36,8 @@ from agent.security.sandbox.seccomp.bpf import SUPERVISED_SOCKETS, call_numbers
 
 _MAX_ADDRESS_BYTES = 128
 _MAX_THREADS = 16
+# Limit on TCP calls that wait for the own network of a command; each occupies a descriptor of Kore.
+MAX_WAITING_CALLS = 32
 _CONNECT_TIMEOUT_S = 30
 # Kore accepts connections to targets at once.
 _ACCEPT_TIMEOUT_S = 10.0
@@ -78,6 +80,7 @@ class SocketSupervisor:
         self._names = call_numbers(SUPERVISED_SOCKETS)
         self._open: set[socket.socket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting_calls = 0
         self._loop.add_reader(listener, self._receive)
 
     def close(self) -> None:
@@ -180,23 +183,30 @@ class SocketSupervisor:
             _start_connect(own, address)
 
     async def _connect_tcp(self, own: socket.socket, address: bytes) -> None:
-        """Connect a socket; a blocking one waits here, without a thread. Raises `OSError`."""
+        """Connect a socket of the own network; a blocking one waits here, without a thread.
+
+        Raises `OSError`, also if too many wait.
+        """
         is_blocking = os.get_blocking(own.fileno())
         error = _begin_connect(own, address)
         if error is None:
             return
-        if is_blocking:
-            seconds, microseconds = _TIMEOUT.unpack(
-                own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.size)
-            )
-            try:
-                async with asyncio.timeout(seconds + microseconds / 1_000_000 or None):
-                    await self._wait_until_writable(own)
-            except TimeoutError:
-                raise error from None
-            _start_connect(own, address)
-            return
-        raise error
+        if not is_blocking:
+            raise error
+        if self._waiting_calls >= MAX_WAITING_CALLS:
+            raise BlockingIOError(errno.EAGAIN, "too many connections are waiting")
+        seconds, microseconds = _TIMEOUT.unpack(
+            own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.size)
+        )
+        self._waiting_calls += 1
+        try:
+            async with asyncio.timeout(seconds + microseconds / 1_000_000 or None):
+                await self._wait_until_writable(own)
+        except TimeoutError:
+            raise error from None
+        finally:
+            self._waiting_calls -= 1
+        _start_connect(own, address)
 
     async def _wait_until_writable(self, own: socket.socket) -> None:
         """Wait until a connection is made or has failed."""

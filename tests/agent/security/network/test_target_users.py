@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agent.security.network.proxy_connection import ProxyLimits
+from agent.security.network.socket_supervisor import MAX_WAITING_CALLS
 from tests.fakes.echo_server import another_process
 from tests.ordinary_user import USERS, require_sandbox, run_as, shared_place
 
@@ -214,14 +215,19 @@ async def test_connections_beyond_the_limit_are_reset_and_noted(place: Path) -> 
     assert refused == [there]
 
 
-# Fills the queue of its own listener with blocking calls of many threads, then reaches the target.
-_FULL_QUEUE = r"""
-import os, socket, sys, threading
+# Makes more blocking calls to its own full listener than may wait, then reaches the target.
+_MANY_WAITING = r"""
+import errno, os, queue, socket, sys, threading
 own = socket.create_server(("127.0.0.1", 0), backlog=0)
+refused = queue.Queue()
 def fill():
-    socket.socket().connect(own.getsockname())
-for number in range(40):
+    try:
+        socket.socket().connect(own.getsockname())
+    except OSError as exc:
+        refused.put(errno.errorcode[exc.errno])
+for number in range(int(sys.argv[2]) + 20):
     threading.Thread(target=fill, daemon=True).start()
+print(*{refused.get() for number in range(15)})
 s = socket.create_connection(("127.0.0.2", int(sys.argv[1])))
 s.sendall(b"hello"); s.shutdown(socket.SHUT_WR)
 print(s.makefile("rb").read().decode(), flush=True)
@@ -229,13 +235,14 @@ os._exit(0)
 """
 
 
-async def test_connections_that_wait_do_not_delay_others(place: Path) -> None:
+async def test_limited_number_of_connections_waits_without_delaying_others(place: Path) -> None:
+    """Each waiting connection occupies a descriptor of Kore."""
     require_sandbox("bwrap")
     async with another_process("127.0.0.2") as echo:
-        line = f"python3 -c {shlex.quote(_FULL_QUEUE)} {echo.port}"
+        line = f"python3 -c {shlex.quote(_MANY_WAITING)} {echo.port} {MAX_WAITING_CALLS}"
         there = f"127.0.0.2:{echo.port}"
         output, _, _ = await drive(USERS[-1], place, "bwrap", line, there)
-    assert output.strip() == "heard hello"
+    assert output.splitlines() == ["EAGAIN", "heard hello"]
 
 
 # Uses one port for two targets in turn, and asks for the result of each connection by a second
