@@ -86,9 +86,12 @@ BUILD_FILES = tuple(name for system in _BUILD_SYSTEMS for name in system.build_f
 class CompilationDatabase:
     """Compilation database of a project folder. `run` is None where no commands may run."""
 
-    def __init__(self, folder: Path, run: RunScript | None) -> None:
+    def __init__(
+        self, folder: Path, run: RunScript | None, max_parsed_lines: int = _MAX_PARSED_LINES
+    ) -> None:
         self._folder = folder
         self._run = run
+        self._max_parsed_lines = max_parsed_lines
         self._generated: frozenset[Path] | None = None
         # A build system that failed or took too long is not asked again.
         self._has_failed = False
@@ -153,7 +156,7 @@ class CompilationDatabase:
         if system.name != "make":
             return await asyncio.to_thread(lambda: _files_of(json.loads(output)))
         is_cancelled = threading.Event()
-        commands = commands_of_make(output, self._folder, is_cancelled)
+        commands = commands_of_make(output, self._folder, is_cancelled, self._max_parsed_lines)
         try:
             entries = await asyncio.to_thread(list, commands)
         finally:
