@@ -229,7 +229,7 @@ class McpServers:
 
         log_file = ServerLog(partial(self.folder_of, server.name))
         login: ServerLogin | None = None
-        folders = ServerFolders.of(server)
+        folders = ServerFolders.of(server, self._tool_settings.off_limits)
 
         def open_transport(
             on_end: Callable[[], None], on_refusal: Callable[[], None]

@@ -44,23 +44,56 @@ class ServerFolders:
     """Real paths of the folders that a started server may open, with their identities.
 
     They are determined once. At a later start, a command could have put links to other folders
-    there. The identity of a folder that was missing is None.
+    there. The identity of a folder that was missing is None. `programs` maps each result of
+    `program_folders` to its real path. These have no identity, because installers replace them: a
+    command that can move a folder there can also copy it.
     """
 
     work_folder: Path | None = None
     identity: FolderIdentity | None = None
     others: Mapping[FolderAccess, FolderIdentity | None] = field(default_factory=dict)
+    programs: Mapping[Path, Path] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, server: McpServerSettings) -> "ServerFolders":
-        """Return the folders of a server. May block."""
+    def of(cls, server: McpServerSettings, closed: Iterable[Path] = ()) -> "ServerFolders":
+        """Return the folders of a server; `closed` as for `program_folders`. May block."""
         if server.url is not None:
             return cls()
         others = {access: _identity_of(access.path) for access in server.open_folders}
+        programs = _real_paths(program_folders(server, Path.home(), closed))
         if server.work_folder is None:
-            return cls(others=others)
+            return cls(others=others, programs=programs)
         work_folder = server.work_folder.resolve()
-        return cls(work_folder, _identity_of(work_folder), others)
+        return cls(work_folder, _identity_of(work_folder), others, programs)
+
+    def shown_programs(self, server: McpServerSettings, closed: Iterable[Path]) -> tuple[Path, ...]:
+        """Return the program's folders outside the working folder. May block.
+
+        Raises `ToolError` if links or the first line of a script now lead to other folders.
+        """
+        paths = (*self.programs, *program_folders(server, Path.home(), closed))
+        # The working folder is opened by its identity, and includes the programs in it.
+        outside = _real_paths(path for path in paths if not self._is_in_work_folder(path))
+        for path, real in outside.items():
+            if path in self.programs:
+                is_same = real == self.programs[path]
+            else:
+                is_same = any(map(real.is_relative_to, self.programs.values()))
+            if not is_same:
+                raise ToolError(
+                    f"The MCP server {server.name}: its program or a file in its arguments now "
+                    f"needs {real}, which it did not need when Kore read the settings. If you "
+                    "changed this, restart Kore."
+                )
+        return tuple(path for path in self.programs if path in outside)
+
+    def _is_in_work_folder(self, path: Path) -> bool:
+        return self.work_folder is not None and path.is_relative_to(self.work_folder)
+
+
+def _real_paths(paths: Iterable[Path]) -> dict[Path, Path]:
+    """Return the real path of each existing path. May block."""
+    return {path: path.resolve() for path in paths if path.exists()}
 
 
 def _identity_of(path: Path) -> FolderIdentity | None:
@@ -142,7 +175,7 @@ class ServerProcess:
             (program_of(server), *map(os.path.expanduser, server.args)),
             self.folders.work_folder or self._home / "work",
             self._home,
-            program_folders(server, Path.home(), self._settings.off_limits),
+            self.folders.shown_programs(server, self._settings.off_limits),
             # Node 22.21 or later uses the proxy only with this variable.
             {"NODE_USE_ENV_PROXY": "1", **self._variables()},
             server.network,

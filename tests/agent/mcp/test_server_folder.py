@@ -74,13 +74,16 @@ async def test_server_does_not_start_in_a_replaced_folder(
         await asyncio.shield(servers.aclose())
 
 
-async def start_after(put: Callable[[], None], tmp_path: Path, server: McpServerSettings) -> None:
-    """Add a server that does not speak the protocol, call `put`, and start the server."""
+async def start_after(put: Callable[[], None], tmp_path: Path, server: McpServerSettings) -> str:
+    """Add a server that does not speak the protocol, call `put`, and start the server.
+
+    Returns the notices.
+    """
     tools = ToolSettings(sandbox=installed_bubblewrap())
     servers = McpServers(McpSettings((server,), tmp_path / "mcp"), tools)
     try:
         put()
-        await servers.load()
+        return " ".join(await servers.load())
     finally:
         await asyncio.shield(servers.aclose())
 
@@ -109,3 +112,88 @@ async def test_link_in_a_project_opens_no_folder_outside_for_its_server(tmp_path
     await start_after(lambda: put_link(project / "data", elsewhere), tmp_path, server)
     assert (project / "started").exists()
     assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["command", "interpreter", "file of an argument", "folder of a file of an argument"]
+)
+async def test_changed_program_opens_no_folder_outside_for_its_server(
+    tmp_path: Path, kind: str
+) -> None:
+    """Commands may change the project: links in it, and the first line of a script."""
+    project, diary = tmp_path / "project", tmp_path / "diary"
+    (project / "data").mkdir(parents=True)
+    diary.mkdir()
+    (diary / "private").write_text("private")
+    copy = f"cat {diary}/* >/tmp/read"
+    for path in (project / "server", project / "data" / "config.json", diary / "server"):
+        path.write_text(f"#!/bin/sh\n{copy}\n")
+        path.chmod(0o755)
+    (diary / "config.json").write_text("{}")
+    is_command = kind in ("command", "interpreter")
+    server = McpServerSettings(
+        "s",
+        "./server" if is_command else "/usr/bin/sh",
+        () if is_command else ("-c", copy, "./data/config.json"),
+        project=project,
+    )
+
+    def put() -> None:
+        if kind == "command":
+            put_link(project / "server", diary / "server")
+        elif kind == "interpreter":
+            (project / "server").write_text(f"#!{diary}/server\n")
+        elif kind == "file of an argument":
+            put_link(project / "data" / "config.json", diary / "config.json")
+        else:
+            put_link(project / "data", diary)
+
+    notice = await start_after(put, tmp_path, server)
+    assert f"now needs {diary}" in notice
+    assert list((tmp_path / "mcp").rglob("read")) == []
+
+
+async def test_link_in_place_of_a_program_folder_is_not_followed(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "program", tmp_path / "elsewhere"
+    for path in (folder, elsewhere):
+        path.mkdir()
+        (path / "config.json").write_text("{}")
+    server = McpServerSettings("s", "/usr/bin/sh", ("-c", "true", str(folder / "config.json")))
+    notice = await start_after(lambda: put_link(folder, elsewhere), tmp_path, server)
+    assert f"now needs {elsewhere}" in notice
+
+
+async def test_server_starts_with_a_reinstalled_program(tmp_path: Path) -> None:
+    """Installers put a new folder in place of the old one."""
+    program, update = tmp_path / "program", tmp_path / "update"
+    for folder, version in ((program, "1"), (update, "2")):
+        folder.mkdir()
+        (folder / "pyvenv.cfg").touch()
+        (folder / "server.sh").write_text(f"echo {version} >/tmp/version")
+    server = McpServerSettings("s", "/usr/bin/sh", (str(program / "server.sh"),))
+    await start_after(lambda: put_folder(program, update), tmp_path, server)
+    (version_file,) = (tmp_path / "mcp").rglob("version")
+    assert version_file.read_text() == "2\n"
+
+
+async def test_program_that_moved_is_opened_after_a_restart(tmp_path: Path) -> None:
+    """The link of a program leads to its new version."""
+    link = tmp_path / "bin" / "server"
+    link.parent.mkdir()
+    for version in ("1", "2"):
+        script = tmp_path / version / "server"
+        script.parent.mkdir()
+        script.write_text(f"#!/bin/sh\necho {version} >/tmp/version\n")
+        script.chmod(0o755)
+    link.symlink_to(tmp_path / "1" / "server")
+    server = McpServerSettings("s", str(link))
+
+    def upgrade() -> None:
+        link.unlink()
+        link.symlink_to(tmp_path / "2" / "server")
+
+    notice = await start_after(upgrade, tmp_path, server)
+    assert "restart Kore" in notice
+    await start_after(lambda: None, tmp_path, server)
+    (version_file,) = (tmp_path / "mcp").rglob("version")
+    assert version_file.read_text() == "2\n"
